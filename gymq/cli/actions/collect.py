@@ -30,7 +30,7 @@ from gymq.render import counted, listing_console, print_prose, say
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.failure_limit import MaxFailures
 from gymq.runs.collection.options import CollectOptions
-from gymq.runs.collection.preflight import RowTypes, check_paths, has_all_rollouts, probe_models
+from gymq.runs.collection.preflight import RowTypes, check_paths, has_all_rollouts, policies, probe_models
 from gymq.runs.collection.progress import Progress
 from gymq.runs.collection.progress_view import show_progress, show_steps
 from gymq.stats.files import read_statistics
@@ -203,17 +203,8 @@ async def _check_workers(bus: Bus, config: Config) -> list[str]:
                 f"the cluster that runs here does not serve {instance.name} = {instance.implementation}; it serves "
                 f"{others}. Stop it, or collect without a configuration of your own"
             )
-    asked = _models_of_agents(config)
-    names = {found.name: found.options.get("openai_model") or found.options.get("model") for found in config.instances}
-    return [
-        f"{name} = {implementation}" + (f" ({names[name]})" if names.get(name) else "")
+    return policies(config) or [
+        f"{name} = {implementation}"
         for (name, implementation), found in sorted(running.items())
-        if found["metadata"]["kind"] == "models" and (not asked or name in asked)
+        if found["metadata"]["kind"] == "models"
     ]
-
-
-def _models_of_agents(config: Config) -> set[str]:
-    """Return the names of the models that agents of a configuration ask; judges are not among them."""
-    values = [value for found in config.instances if found.kind == "agents" for value in found.options.values()]
-    references = [value for value in values if isinstance(value, dict)]
-    return {value["name"] for value in references if value.get("type") == "responses_api_models" and "name" in value}

@@ -73,11 +73,13 @@ class Setup:
     Attributes:
         made: workers that run in this process, by the names of their instances.
         name: name of the environment or file, from which the run's name is made.
+        is_simulated: whether the policy is the simulated model because there is no other.
     """
 
     name: str
     config: Config
     made: dict[str, Worker] = field(default_factory=dict)
+    is_simulated: bool = False
 
 
 def read_setup(
@@ -140,8 +142,8 @@ def read_setup(
     if policy is not None:
         overrides = [f"++{POLICY}=null", f"++{POLICY}={json.dumps(policy)}", *_values(policy)]
         return Setup(name, load(paths, overrides, initial=initial), made)
-    settings, _ = load_with_policy(paths, initial=initial)
-    return Setup(name, settings, made)
+    settings, simulated = load_with_policy(paths, initial=initial)
+    return Setup(name, settings, made, is_simulated=bool(simulated))
 
 
 def _judged_by_policy(environment: type[Worker]) -> dict[str, Any]:

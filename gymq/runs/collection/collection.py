@@ -24,7 +24,8 @@ from gymq.data.rows import FAILURE_SEQUENCE, MaterialisedRow
 from gymq.data.run_files import Appender, Manifest, RunFiles, failure_row, output_row
 from gymq.protocol.messages import Outcome, Priority, Steering, Task, VerifiedRollout
 from gymq.runs.collection.failure_limit import FailureLimit
-from gymq.runs.collection.options import CollectError, CollectOptions
+from gymq.runs.collection.input_checks import refusal
+from gymq.runs.collection.options import CollectOptions
 from gymq.runs.collection.progress import STALLED_AFTER_S, Progress
 from gymq.runs.collection.run_setup import RunSetup
 
@@ -108,10 +109,7 @@ class Collection:
             if changes := {name: value for name, value in steering.items() if value is not None}:
                 await steer(self._bus, manifest.run, **changes)
             if self._cancelled_at is not None:
-                raise CollectError(
-                    f"{self.files.output}: cannot be resumed because run {manifest.run} was cancelled; "
-                    "pass --overwrite to start over, or another --output"
-                )
+                raise refusal(self._options, f"run {manifest.run} was cancelled")
             await self._collect(manifest)
         if not self.stopped:
             self.progress.failed = self.progress.total - self.progress.done
@@ -138,7 +136,12 @@ class Collection:
         self.progress.before = self.progress.done = len(resume.done)
         if self._is_resumed:
             self._report(await asyncio.to_thread(self._how_far, resume))
-        self._limit = FailureLimit(self._options.max_failures, self.progress.total, is_new=not resume.done)
+        self._limit = FailureLimit(
+            self._options.max_failures,
+            self.progress.total,
+            is_new=not resume.done,
+            option=self._options.wording.max_failures,
+        )
         watching = asyncio.create_task(self._watch())
         try:
             async with asyncio.TaskGroup() as group:
@@ -161,7 +164,9 @@ class Collection:
     def _how_far(self, resume: Resume) -> str:
         run, done, total = self.progress.run, len(resume.done), self.progress.total
         if done == total:
-            return f"run {run} is complete: {done:,} of {total:,}; --overwrite starts over, --num-repeats extends it"
+            wording = self._options.wording
+            again = f"{wording.overwrite} starts over, {wording.more_repeats} extends it"
+            return f"run {run} is complete: {done:,} of {total:,}; {again}"
         num_failed, num_final = resume.num_failed()
         sentence = f"resuming run {run}: {done:,} of {total:,} done"
         if self._in_flight:

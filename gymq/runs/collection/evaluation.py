@@ -21,17 +21,19 @@ from gymq.cluster.launch import Child, Cluster, WorkerProcess
 from gymq.cluster.server import find_running
 from gymq.cluster.worker_process import InstanceHost, ProcessSpec
 from gymq.config import fingerprint, record_instances
+from gymq.config.assembled import SIMULATED_MODEL
+from gymq.config.errors import did_you_mean
 from gymq.config.process_settings import process_variables
 from gymq.config.sampling import check_sampling
 from gymq.data.materialise import MaterialiseOptions
 from gymq.defaults import PASS_THRESHOLD
 from gymq.redaction import hide_options
-from gymq.render import say
+from gymq.render import counted, say
 from gymq.runs.collection.arguments import EnvironmentArgument, ModelArgument, Setup, read_setup, write_rows
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.failure_limit import MaxFailures
-from gymq.runs.collection.options import CollectOptions, default_output
-from gymq.runs.collection.preflight import RowTypes, check_paths, has_all_rollouts, probe_models
+from gymq.runs.collection.options import IN_PYTHON, CollectOptions, default_output
+from gymq.runs.collection.preflight import RowTypes, check_paths, has_all_rollouts, policies, probe_models
 from gymq.runs.collection.progress_view import show_progress
 from gymq.runs.collection.results import RunResult
 
@@ -157,11 +159,15 @@ async def acollect(
             rollout_timeout_s=timeout_s,
             config_digest=fingerprint(setup.config.tree),
             config=record_instances(setup.config.instances),
+            models=policies(setup.config),
             overwrite=overwrite,
             check_row=RowTypes(setup.config, setup.made).check,
             max_failures=None if max_failures is None else MaxFailures.parse(str(max_failures)),
+            wording=IN_PYTHON,
         )
         check_paths(collect_options)
+        if setup.is_simulated:
+            (report or log.warning)(f"no model is given, so {SIMULATED_MODEL} is used")
         if not await asyncio.to_thread(has_all_rollouts, collect_options):
             remote = [instance for instance in setup.config.instances if instance.name not in setup.made]
             await probe_models(remote, report or log.warning)
@@ -174,6 +180,9 @@ async def acollect(
                 await collection.run()
     for warning in collection.warnings:
         log.warning("%s", warning)
+    for group in collection.failed:
+        failed = counted(group.num_rollouts, "rollout")
+        log.warning("%s failed with %s, for example: %s", failed, group.failure_class, group.message)
     if collection.stopped:
         log.warning("stopped: %s; the same call resumes the run", collection.stopped)
     return RunResult(file, pass_threshold=pass_threshold)
@@ -189,6 +198,9 @@ def _blocking(function: Callable[P, Coroutine[Any, Any, RunResult]]) -> Callable
 
     @functools.wraps(function)
     def wait(*args: P.args, **kwargs: P.kwargs) -> RunResult:
+        for name in kwargs.keys() - signature.parameters.keys():
+            hint = did_you_mean(name, signature.parameters)
+            raise TypeError(f"collect() got an unexpected keyword argument {name!r}{hint}")
         signature.bind(*args, **kwargs)  # its error does not name another function than the one called
         return _waited_for(function(*args, **kwargs))
 
@@ -198,9 +210,7 @@ def _blocking(function: Callable[P, Coroutine[Any, Any, RunResult]]) -> Callable
 
 
 def _waited_for(work: Coroutine[Any, Any, RunResult]) -> RunResult:
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
+    if not _is_loop_running():
         return asyncio.run(work)
     thread = LoopThread()  # the loop that runs here, as in a notebook, cannot be waited for
     try:
@@ -211,6 +221,14 @@ def _waited_for(work: Coroutine[Any, Any, RunResult]) -> RunResult:
             thread.run(end_task(task))  # Ctrl-C comes while its cluster still runs
     finally:
         thread.stop()
+
+
+def _is_loop_running() -> bool:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 async def _begun(work: Coroutine[Any, Any, RunResult]) -> asyncio.Task[RunResult]:

@@ -48,16 +48,18 @@ class FailureLimit:
     first ones of a run, whatever the reason, and later ones if the configuration is at fault.
     """
 
-    def __init__(self, most: MaxFailures | None, total: int, *, is_new: bool) -> None:
+    def __init__(self, most: MaxFailures | None, total: int, *, is_new: bool, option: str = "--max-failures") -> None:
         """Start counting for one run.
 
         Args:
             most: limit on failed rollouts; None: the rule of the class.
             total: number of rollouts of the run.
             is_new: whether no rollout of the run has succeeded yet.
+            option: how the caller writes the limit.
         """
         self._most = most
         self._total = total
+        self._option = option
         self._any_success = not is_new
         self._num_failed = 0
         self._reason: tuple[FailureClass, Stage, bool] | None = None  # of the failures in a row
@@ -76,7 +78,7 @@ class FailureLimit:
         if self._most is not None:
             if self._num_failed <= self._most.of(self._total):
                 return ""
-            return f"{self._num_failed} rollouts failed, more than --max-failures {self._most}"
+            return f"{self._num_failed} rollouts failed, more than {self._option} {self._most}"
         reason = (failure.failure_class, failure.stage, failure.curable)
         self._num_same = self._num_same + 1 if reason == self._reason else 1
         self._reason = reason

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import islice
-from pathlib import Path
 
 from gymq.data.datasets import Dataset, DatasetError
 from gymq.data.hub import HubError
@@ -46,7 +45,7 @@ def check_files(options: CollectOptions) -> Dataset:
         raise CollectError(f"the output {options.output} is a folder: name a file in it")
     files = RunFiles(options.output)
     if not options.overwrite and files.read_manifest() is None and files.output.exists():
-        raise refusal(files.output, f"{files.manifest.name} is not beside it")
+        raise refusal(options, f"{files.manifest.name} is not beside it")
     return dataset
 
 
@@ -63,7 +62,7 @@ def check_changes(manifest: Manifest, options: CollectOptions) -> tuple[list[str
     fixed = [{name: value for name, value in given.items() if name not in RESIZING} for given in (before, now)]
     asked, not_asked = _config_changes(manifest, options)
     if refused := [*changed_fields(*fixed), *asked]:
-        raise refusal(options.output, *refused)
+        raise refusal(options, *refused)
     resized = [Change(name, before[name], now[name]) for name in RESIZING if before[name] != now[name]]
     return not_asked, resized
 
@@ -79,7 +78,7 @@ def _config_changes(manifest: Manifest, options: CollectOptions) -> tuple[list[C
         reason = "it was started without a configuration of its workers, and one is given now"
     else:
         reason = "the configuration of its workers changed"
-    raise refusal(options.output, reason)
+    raise refusal(options, reason)
 
 
 def check_first_rows(dataset: Dataset, options: CollectOptions) -> None:
@@ -116,12 +115,19 @@ class _FirstLines:
         return islice(self._dataset, self._count)
 
 
-def refusal(output: Path, *reasons: Change | str) -> CollectError:
+def shown_change(change: Change | str, options: CollectOptions) -> str:
+    """Return what changed, with the name that the caller knows the setting by."""
+    if isinstance(change, Change) and change.name == "num_repeats":
+        change = change._replace(name=options.wording.num_repeats)
+    return str(change)
+
+
+def refusal(options: CollectOptions, *reasons: Change | str) -> CollectError:
     """Return the error of a run that cannot be resumed, with the first reasons."""
-    shown = [str(reason) for reason in reasons[:MAX_REASONS]]
+    shown = [shown_change(reason, options) for reason in reasons[:MAX_REASONS]]
     if len(reasons) > MAX_REASONS:
         shown.append(f"{len(reasons) - MAX_REASONS} more settings changed")
     return CollectError(
-        f"{output}: cannot be resumed because {' and '.join(shown)}; "
-        "pass --overwrite to start over, or another --output"
+        f"{options.output}: cannot be resumed because {' and '.join(shown)}; "
+        f"pass {options.wording.overwrite} to start over, or another {options.wording.output}"
     )

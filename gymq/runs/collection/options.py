@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -18,6 +18,20 @@ from gymq.protocol.messages import Priority
 from gymq.runs.collection.failure_limit import MaxFailures
 
 MAX_STEM_CHARS = 150  # of a file name that is made here; the other files of the run add to it
+
+
+class Wording(NamedTuple):
+    """How messages write the options, and the setting of the repeats."""
+
+    overwrite: str = "--overwrite"
+    output: str = "--output"
+    more_repeats: str = "--num-repeats"
+    max_failures: str = "--max-failures"
+    num_repeats: str = "num_repeats"
+
+
+ON_COMMAND_LINE = Wording()
+IN_PYTHON = Wording("overwrite=True", "output", "repeats=", "max_failures=", "repeats")
 
 
 class CollectError(GymqError):
@@ -44,6 +58,7 @@ class CollectOptions:
     priority: Priority | None = None  # None: as it is stored, or normal
     max_staleness: int | None = None  # updates of the policy while a rollout is made
     token_ids: TokenForm = "full"  # in the files
+    wording: Wording = ON_COMMAND_LINE
 
     def given(self) -> dict[str, Any]:
         """Return the options that describe the run, without those at their default of None."""

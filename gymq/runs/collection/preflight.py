@@ -164,6 +164,19 @@ async def _probe(spec: Instance) -> str:
     return ""
 
 
+def policies(config: Config) -> list[str]:
+    """Return the models that agents ask, as tables name them; judges are not among them."""
+    values = [value for found in config.instances if found.kind == "agents" for value in found.options.values()]
+    references = [value for value in values if isinstance(value, dict)]
+    asked = {value.get("name") for value in references if value.get("type") == "responses_api_models"}
+    models = [found for found in config.instances if found.kind == "models" and (not asked or found.name in asked)]
+    shown = []
+    for found in sorted(models, key=lambda one: one.name):
+        model = found.options.get("openai_model") or found.options.get("model")
+        shown.append(f"{found.name} = {found.implementation}" + (f" ({model})" if model else ""))
+    return shown
+
+
 def _models_in(options: Any) -> Iterator[str]:
     """Yield the names of the models to which options refer, at any depth."""
     if isinstance(options, dict):

@@ -26,7 +26,7 @@ from gymq.failures import InvalidTask
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import Run
-from gymq.runs.collection.input_checks import MAX_REASONS, check_changes, check_files, refusal
+from gymq.runs.collection.input_checks import MAX_REASONS, check_changes, check_files, refusal, shown_change
 from gymq.runs.collection.options import CollectError, CollectOptions
 from gymq.runs.stored_runs import Runs
 
@@ -72,7 +72,7 @@ class RunSetup:
         return await self._resume(earlier)
 
     def _refusal(self, *reasons: Change | str) -> CollectError:
-        return refusal(self._files.output, *reasons)
+        return refusal(self._options, *reasons)
 
     async def _resume(self, earlier: Manifest) -> Manifest:
         """Compare a run with the current options, and extend it by the rollouts that are new.
@@ -96,7 +96,7 @@ class RunSetup:
         elif manifest != earlier:
             self._files.write_manifest(manifest)
         await self._record(manifest)
-        self.changes += [*not_asked, *map(str, resized)]
+        self.changes += [*not_asked, *(shown_change(change, options) for change in resized)]
         if manifest.num_rollouts > earlier.num_rollouts:
             self.changes.append(f"{manifest.num_rollouts - earlier.num_rollouts:,} rollouts are added")
         return manifest
@@ -129,7 +129,8 @@ class RunSetup:
                 raise self._refusal(*reasons, f"{made.first_other} is another row than before")
             if missing:
                 gone = f"{missing:,} of its rollouts have no row in {self._dataset.name} any more"
-                raise self._refusal(*([str(change) for change in resized if _is_smaller(change)] or [gone]))
+                smaller = [change for change in resized if _is_smaller(change)]
+                raise self._refusal(*smaller) if smaller else self._refusal(gone)
             await self._check_agents(made.agents)
             await asyncio.to_thread(_append_missing, files.failures, refused)
             manifest = msgspec.structs.replace(

@@ -1,0 +1,60 @@
+"""What `gymq.collect` tells its caller, in the words of Python."""
+
+import traceback
+
+import pytest
+
+import gymq
+from gymq.runs.collection.options import CollectError
+from gymq.runs.stored_runs import Runs
+
+FILE = """
+import gymq
+
+class Row(gymq.Row):
+    answer: str
+
+class Letters(gymq.Resources[Row]):
+    async def verify(self, request):
+        return len(request.row.answer) / ANSWERS
+"""
+ROWS = [{"prompt": "a?", "answer": "a"}]
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "letters.py").write_text(FILE.replace("ANSWERS", "1"))
+
+
+def test_the_simulated_model_is_named_and_a_refusal_has_the_words_of_python(capfd, monkeypatch):
+    stored = []
+    record = Runs.record
+
+    async def seen(self, run):
+        stored.append(await record(self, run))
+        return stored[-1]
+
+    monkeypatch.setattr(Runs, "record", seen)
+    gymq.collect("letters.py", ROWS, repeats=2)
+    assert capfd.readouterr().err.count("gymq: no model is given, so simulated_model is used\n") == 1
+    gymq.collect("letters.py", ROWS, repeats=2)
+    assert stored[-1] is not None
+    assert stored[-1].models == ["policy_model = simulated_model"]
+    assert "is complete: 2 of 2; overwrite=True starts over, repeats= extends it" in capfd.readouterr().err
+    with pytest.raises(CollectError) as refused:
+        gymq.collect("letters.py", ROWS)
+    assert "repeats changed from 2 to 1; pass overwrite=True to start over, or another output" in str(refused.value)
+    assert "no running event loop" not in "".join(traceback.format_exception(refused.value))
+
+
+def test_rollouts_that_failed_say_why(tmp_path, caplog):
+    (tmp_path / "letters.py").write_text(FILE.replace("ANSWERS", "0"))
+    gymq.collect("letters.py", ROWS, progress=False)
+    (why,) = [text for text in caplog.messages if "failed" in text]
+    assert why.startswith("1 rollout failed with verifier_failed, for example: letters failed to verify: ZeroDivision")
+
+
+def test_an_unknown_argument_names_the_function_and_the_nearest():
+    with pytest.raises(TypeError, match=r"^collect\(\) got .* argument 'num_repeats'; did you mean repeats\?$"):
+        gymq.collect("letters.py", ROWS, num_repeats=2)  # type: ignore[call-arg]
