@@ -14,6 +14,7 @@ from gymq.cli.shared.parameters import (
     OF_THE_ROWS,
     LogLevel,
     NatsUrl,
+    OptionalCount,
     PriorityName,
     Sampling,
     Share,
@@ -29,12 +30,12 @@ def collect(
     output: Annotated[Path | None, Parameter(alias="-o")] = None,
     sources: WorkerSources = NOWHERE,
     agent: str | None = None,
-    num_repeats: int | None = None,
+    num_repeats: OptionalCount = None,
     num_repeats_add_seed: bool = False,
-    limit: int | None = None,
+    limit: OptionalCount = None,
     prompt_config: Path | None = None,
     sampling: Sampling = OF_THE_ROWS,
-    concurrency: int | None = None,
+    concurrency: OptionalCount = None,
     share: Share = None,
     weight: Annotated[Share, Parameter(show=False)] = None,  # an earlier name of `share`
     priority: Annotated[bool | PriorityName | None, Parameter(metavar="CHOICE")] = None,
@@ -95,7 +96,6 @@ def collect(
         configured_window,
         materialise_options,
         read_max_failures,
-        window_of,
     )
     from gymq.cli.actions.data import chosen_block, ready_rows
     from gymq.cli.shared.configuration import read_config, read_prompt
@@ -119,19 +119,18 @@ def collect(
     if output is None:
         named = [] if sources.benchmark is None else [Path(sources.benchmark) / "config.yaml"]
         output = default_output(input, [*named, *sources.config], sources.resources, sources.model)
-    window = configured_window(settings.tree) or DEFAULT_WINDOW
     options = CollectOptions(
         input=input,
         output=output,
         materialise=materialise_options(
             agent_name=agent,
             limit=limit,
-            num_repeats=num_repeats or 1,
+            num_repeats=num_repeats,
             num_repeats_add_seed=num_repeats_add_seed,
             responses_create_params=params,
             prompt=None if prompt_config is None else read_prompt(prompt_config),
         ),
-        window=window_of(window if concurrency is None else concurrency),
+        window=concurrency or configured_window(settings.tree) or DEFAULT_WINDOW,
         share=weight if share is None else share,
         priority=None if not priority else Priority.URGENT if priority is True else Priority(priority),
         rollout_timeout_s=timeout,

@@ -6,12 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
-from cyclopts.validators import Number
 
-from gymq.cli.shared.parameters import NOWHERE, Overrides, WorkerSources
+from gymq.cli.shared.parameters import NOWHERE, Count, OptionalCount, Overrides, WorkerSources
 
-Count = Annotated[int, Parameter(validator=Number(gte=1))]
-OptionalCount = Annotated[int | None, Parameter(validator=Number(gte=1))]
 data = App(name="data", help="List, show, prepare and make data sets.", default_parameter=Parameter(negative=()))
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from gymq.cli.shared.parameters import LogLevel, WorkerSources
+from gymq.cli.shared.parameters import Count, LogLevel, WorkerSources
 
 
-def demo(*, num_repeats: int = 16, log_level: LogLevel = "warning") -> int:
+def demo(*, num_repeats: Count = 16, log_level: LogLevel = "warning") -> int:
     """Run the demo: 225 tasks of four environments, with a simulated model. It needs no key and no network.
 
     The rollouts are written to `runs/demo/demo.jsonl`. The same command resumes a demo that was interrupted; any other

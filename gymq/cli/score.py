@@ -6,13 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-from cyclopts.validators import Number
 
 from gymq.cli.shared.errors import UsageError
-from gymq.cli.shared.parameters import ConfigFiles, NatsUrl, Overrides, WorkerSources
+from gymq.cli.shared.parameters import ConfigFiles, Count, NatsUrl, OptionalCount, Overrides, WorkerSources
 from gymq.defaults import SCORE_CONCURRENCY
-
-AtLeastOne = Parameter(validator=Number(gte=1))
 
 
 def score(
@@ -22,8 +19,8 @@ def score(
     inputs: Annotated[Path | None, Parameter(alias="-i")] = None,
     config: ConfigFiles = (),
     resources: Path | None = None,
-    concurrency: Annotated[int, AtLeastOne] = SCORE_CONCURRENCY,
-    limit: Annotated[int | None, AtLeastOne] = None,
+    concurrency: Count = SCORE_CONCURRENCY,
+    limit: OptionalCount = None,
     failed_only: bool = False,
     nats: NatsUrl = None,
     overwrite: bool = False,

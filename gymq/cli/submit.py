@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-from cyclopts.validators import Number
+
+from gymq.cli.shared.parameters import Count
 
 
 def submit(
     *command: Annotated[str, Parameter(allow_leading_hyphen=True)],
     slurm: bool = False,
-    nodes: Annotated[int, Parameter(validator=Number(gte=1))] = 1,
+    nodes: Count = 1,
     time: str | None = None,
     option: Annotated[tuple[str, ...], Parameter(consume_multiple=False)] = (),
     logs: Path = Path(".gymq/slurm"),

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from gymq.cli.shared.errors import UsageError
-from gymq.cli.shared.parameters import NOWHERE, LogLevel, NatsUrl, Overrides, WorkerSources
+from gymq.cli.shared.parameters import NOWHERE, Count, LogLevel, NatsUrl, Overrides, WorkerSources
 from gymq.defaults import ClusterPart
 
 
@@ -17,7 +17,7 @@ def up(
     nats: NatsUrl = None,
     only: Annotated[tuple[ClusterPart, ...], Parameter(consume_multiple=False)] = (),
     ray: str | None = None,
-    replicas: int = 1,
+    replicas: Count = 1,
     health_port: int | None = None,
     health_host: str = "127.0.0.1",
     log_to: Literal["files", "stderr"] = "files",

@@ -64,11 +64,10 @@ class MaterialiseOptions(BaseModel):
     @field_validator("num_repeats")
     @classmethod
     def _in_range(cls, repeats: int | dict[str, int]) -> int | dict[str, int]:
-        for name, number in (repeats if isinstance(repeats, dict) else {"num_repeats": repeats}).items():
-            if number < 1:
-                raise ValueError(f"{name} is {number}, but must be at least 1")
-            if number > MAX_INDEX:
-                raise ValueError(f"{name} is {number}, but must be at most {MAX_INDEX}")
+        for name, number in (repeats if isinstance(repeats, dict) else {"": repeats}).items():
+            limit = "at least 1" if number < 1 else f"at most {MAX_INDEX}"
+            if not 1 <= number <= MAX_INDEX:
+                raise ValueError(f"{name}: must be {limit}, not {number}".removeprefix(": "))
         return repeats
 
 

@@ -70,3 +70,27 @@ def test_a_parameter_that_is_not_given_is_missing(gymq, arguments, message):
     refused = gymq(*arguments)
     assert refused.status == 2
     assert message in refused.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("collect", "--num-repeats", "0"),
+        ("collect", "--num-repeats", "-3"),
+        ("collect", "--concurrency", "0"),
+        ("collect", "--limit", "0"),
+        ("demo", "--num-repeats", "0"),
+        ("up", "--replicas", "0"),
+    ],
+)
+def test_a_count_of_none_is_refused(gymq, arguments):
+    refused = gymq(*arguments)
+    assert refused.status == 2
+    assert f'Invalid value "{arguments[2]}" for {arguments[1]}. Must be >= 1.' in refused.err
+
+
+@pytest.mark.parametrize("name", ["bridge", "collect", "demo", "env-server", "up", "view"])
+def test_an_unknown_log_level_is_refused_with_the_known_ones(gymq, name):
+    refused = gymq(name, "--log-level", "loud")
+    assert refused.status == 2
+    assert 'Choose from: "debug", "info", "warning", "error".' in refused.err

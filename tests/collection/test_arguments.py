@@ -175,7 +175,7 @@ def test_no_rows_are_an_error(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"repeats": 0}, "num_repeats is 0, but must be at least 1"),
+        ({"repeats": 0}, "^repeats: must be at least 1, not 0$"),
         ({"sampling": {"temprature": 1}}, "temperature"),
         ({"sampling": {"temperature": "hot"}}, "temperature"),
     ],

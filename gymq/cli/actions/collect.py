@@ -183,12 +183,6 @@ def configured_window(tree: Mapping[str, Any]) -> int | None:
     return given
 
 
-def window_of(concurrency: int) -> int:
-    if concurrency < 1:
-        raise UsageError(f"--concurrency {concurrency} must be more than 0")
-    return concurrency
-
-
 async def _check_workers(bus: Bus, config: Config) -> list[str]:
     """Return the running models, as the final table names them."""
     wanted = {(instance.name, instance.implementation) for instance in config.instances}

@@ -17,7 +17,9 @@ Overrides = Annotated[
 ]
 Share = Annotated[float | None, Parameter(validator=Number(gte=0.001, lte=1000))]
 PriorityName = Literal["urgent", "normal", "background"]
-LogLevel = Annotated[str, Parameter(help="debug, info, warning or error.")]
+LogLevel = Annotated[Literal["debug", "info", "warning", "error"], Parameter(help="least severe messages to log.")]
+Count = Annotated[int, Parameter(validator=Number(gte=1))]
+OptionalCount = Annotated[int | None, Parameter(validator=Number(gte=1))]
 
 NatsUrl = Annotated[str | None, Parameter(env_var="GYMQ_NATS")]
 ClusterUrl = Annotated[NatsUrl, Parameter(help="URL of the cluster; default: the one running in this folder.")]

@@ -247,7 +247,7 @@ def _materialise_options(repeats: int, limit: int | None, sampling: Mapping[str,
         params = check_sampling(sampling or {})
         return MaterialiseOptions(num_repeats=repeats, limit=limit, responses_create_params=params)
     except pydantic.ValidationError as error:
-        raise ValueError(first_problem(error)) from None
+        raise ValueError(first_problem(error).replace("num_repeats", IN_PYTHON.num_repeats, 1)) from None
 
 
 def _default_output(setup: Setup, rows: Any, model: ModelArgument, model_name: str | None) -> Path:
