@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple, Self
 
 import msgspec
@@ -41,6 +41,10 @@ class _FailureRow(msgspec.Struct, frozen=True, gc=False):
     message: str = msgspec.field(default="", name=FAILURE_MESSAGE)
 
 
+class _ResultRow(RowKey, frozen=True, gc=False):
+    reward: Any = None
+
+
 class FailureGroup(NamedTuple):
     """The rollouts of a run without a result whose last failure has the same class."""
 
@@ -67,14 +71,19 @@ class Resume:
         failures: LineSource | None = None,
         *,
         max_attempts: int = MAX_ATTEMPTS,
+        note_reward: Callable[[int, int, float], None] | None = None,
     ) -> None:
         """Read each of the three files once. A `max_attempts` below 1 means the default.
+
+        Args:
+            note_reward: called for each result with its task, the number of the task's rollouts, and its reward.
 
         Raises:
             RowError: a line cannot be read, a row occurs twice, or a result belongs to no row.
         """
         self._materialised = materialised
         self._completed = completed
+        self._note_reward = note_reward
         self._max_attempts = max_attempts if max_attempts >= 1 else MAX_ATTEMPTS
         self._num_rollouts = TaskCounts()
         self._attempts = FailedAttempts()
@@ -150,14 +159,17 @@ class Resume:
             return len(expected)
 
     def _read_completed(self, expected: DoneRollouts) -> None:
-        for number, result in _keys(self._completed):
+        for number, where, line in numbered_lines(self._completed):
+            result = decode_line(line, _ResultRow, where)
             key = (result.task_index, result.rollout_index)
             if key not in expected:
                 raise RowError(
                     f"{self._completed.name}:{number}: rollout {key} is not in {self._materialised.name}; "
                     "are both files from the same run?"
                 )
-            self.done.add(*key)
+            is_new = self.done.add(*key)
+            if is_new and self._note_reward is not None and isinstance(result.reward, int | float):
+                self._note_reward(result.task_index, self._num_rollouts[result.task_index], float(result.reward))
 
     def _read_failures(self, failures: LineSource) -> None:
         for key, row in _failures(failures):
@@ -172,12 +184,6 @@ def _failures(source: LineSource) -> Iterator[tuple[tuple[int, int], _FailureRow
         row = decode_line(line, _FailureRow, where)
         if row.task_index is not None and row.rollout_index is not None:
             yield (row.task_index, row.rollout_index), row
-
-
-def _keys(source: LineSource) -> Iterator[tuple[int, RowKey]]:
-    """Yield the line number and key of each row; blank lines are skipped."""
-    for number, where, line in numbered_lines(source):
-        yield number, decode_line(line, RowKey, where)
 
 
 def _stamped(row: MaterialisedRow, attempts: int) -> MaterialisedRow:

@@ -278,7 +278,7 @@ def test_everything_that_is_known_is_on_the_line():
     for part in (
         "35/3,600",
         "64 in flight",
-        "mean reward 0.500 ± 0.183",
+        "mean reward 0.500 (0.317 to 0.683)",
         "3 failed (judge_failed 2, stale 1)",
         "2 rollouts retried",
         "40 model calls retried",
@@ -308,13 +308,12 @@ def test_a_run_that_ended_shows_no_spinner_and_no_rate_that_was_not_measured():
 @pytest.mark.parametrize(
     ("interval", "shown"),
     [
-        (Interval(0.4, 0.6), "0.500 ± 0.100"),
-        (Interval(0.27, 0.5), "0.500 ± 0.230"),
-        (Interval(0.5, 0.73), "0.500 ± 0.230"),
+        (Interval(0.4, 0.6), "0.500 (0.400 to 0.600)"),
+        (Interval(0.0, 0.73), "0.500 (0.000 to 0.730)"),
         (None, "0.500"),
     ],
 )
-def test_an_interval_that_is_clipped_at_a_bound_is_not_shown_as_narrower(interval: Interval | None, shown: str):
+def test_an_interval_is_shown_by_its_ends_since_one_may_be_clipped_at_a_bound(interval: Interval | None, shown: str):
     assert shown_reward(Estimate(0.5, interval, tasks=4)) == shown
 
 

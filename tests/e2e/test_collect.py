@@ -133,9 +133,9 @@ async def test_the_connection_stays_alive_while_the_files_of_a_large_run_are_rea
 ) -> None:
     reader_threads: list[int] = []
 
-    def read_files(*sources: Any) -> Resume:
+    def read_files(*sources: Any, **options: Any) -> Resume:
         reader_threads.append(threading.get_ident())
-        return Resume(*sources)
+        return Resume(*sources, **options)
 
     monkeypatch.setattr("gymq.runs.collection.collection.Resume", read_files)
     desk.write_input([row()])
@@ -304,7 +304,8 @@ async def test_the_configuration_is_stored_with_the_run_and_follows_what_is_chan
 
 
 async def test_more_repeats_are_added_to_each_task(desk: Desk) -> None:
-    rows = [row("a", id=1), row("b", id=2), row("a", id=1)]  # the first and the last are one task
+    half = row("b", id=2, script={"reward": 0.5})
+    rows = [row("a", id=1), half, row("a", id=1)]  # the first and the last are one task
     desk.write_input(rows)
     await desk.collect(num_repeats=2, num_repeats_add_seed=True)
     run, first, old_rows = desk.run(), read(desk.output), read(desk.files.materialised)
@@ -326,6 +327,7 @@ async def test_more_repeats_are_added_to_each_task(desk: Desk) -> None:
     assert record.num_rollouts == 9
     agent = read_statistics(desk.files).profile.snapshot().agents["asker"]
     assert (agent.max_k, agent.tasks, agent.rollouts) == (6, 2, 9)
+    assert progress.rewards.estimate() == agent.mean_reward
 
 
 @pytest.mark.parametrize("change", ["appended", "limit"])

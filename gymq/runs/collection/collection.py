@@ -28,6 +28,7 @@ from gymq.runs.collection.input_checks import refusal
 from gymq.runs.collection.options import CollectOptions
 from gymq.runs.collection.progress import STALLED_AFTER_S, Progress
 from gymq.runs.collection.run_setup import RunSetup
+from gymq.stats.running import RunningReward
 
 CANCEL_GRACE_S = 5.0  # for the last outcomes of a cancelled run
 CATCH_UP_EVERY_S = 1.0  # a notification may be missed
@@ -159,7 +160,11 @@ class Collection:
             truncate_torn_line(path)
         failures: LineSource = JsonlFile(self.files.failures)
         self._known_failures = set(_failure_sequences(failures))
-        return Resume(JsonlFile(self.files.materialised), JsonlFile(self.files.output), failures)
+        rewards = RunningReward()
+        rows, output = JsonlFile(self.files.materialised), JsonlFile(self.files.output)
+        resume = Resume(rows, output, failures, note_reward=rewards.add)
+        self.progress.rewards = rewards  # complete, since it is read by another thread
+        return resume
 
     def _how_far(self, resume: Resume) -> str:
         run, done, total = self.progress.run, len(resume.done), self.progress.total
@@ -332,7 +337,7 @@ class Collection:
                 return
             output.write(output_row(outcome, self._options.token_ids))
             progress.done += 1
-            progress.rewards.add(outcome.task_index, outcome.num_rollouts, outcome.reward)
+            progress.rewards.add(outcome.task_index, resume.num_rollouts(outcome.task_index), outcome.reward)
             used = tokens_used(outcome.response)
             progress.input_tokens += used.input
             progress.output_tokens += used.output

@@ -24,8 +24,8 @@ class Progress:
     failed: int = 0
     refused: int = 0  # rows of the input that cannot be used
     failures: dict[str, int] = field(default_factory=dict)
-    rewards: RunningReward = field(default_factory=RunningReward)  # of the rollouts that finished since this start
-    input_tokens: int = 0  # of the same
+    rewards: RunningReward = field(default_factory=RunningReward)  # of the whole run
+    input_tokens: int = 0  # of the rollouts that finished since this start
     output_tokens: int = 0
     retried: int = 0  # attempts that failed before one of them ended
     model_retries: int = 0  # requests that model workers sent to their endpoints again
@@ -43,7 +43,7 @@ class Progress:
 
     @property
     def mean_reward(self) -> float | None:
-        """Mean over the rollouts that finished since this start; None before the first."""
+        """Mean over the rollouts of the run so far; None before the first."""
         estimate = self.rewards.estimate()
         return None if estimate is None else estimate.value
 

@@ -77,12 +77,9 @@ def show_steps(*, quiet: bool) -> Iterator[Callable[[str], None]]:
 
 
 def shown_reward(reward: Estimate) -> str:
-    """Return text such as `0.512 ± 0.021`, with the wider side of the 95 % interval where there is one."""
+    """Return text such as `0.512 (0.491 to 0.533)`, with the 95 % interval where there is one."""
     interval = reward.interval
-    if interval is None:
-        return f"{reward.value:.3f}"
-    reach = max(interval.high - reward.value, reward.value - interval.low)  # one side may be clipped at a bound
-    return f"{reward.value:.3f} ± {reach:.3f}"
+    return f"{reward.value:.3f}" + ("" if interval is None else f" ({interval.low:.3f} to {interval.high:.3f})")
 
 
 class Speed:
