@@ -38,13 +38,14 @@ def test(
         json: print the results as one JSON object.
     """
     import asyncio
+    import sys
 
     import msgspec
 
     from gymq.cli.actions.test import check, settings_of
     from gymq.config import Config, ConfigError
     from gymq.execution.loading.worker_source import find_worker
-    from gymq.render import printable
+    from gymq.render import print_prose
     from gymq.testing import Check
 
     if input is not None and not input.is_file():
@@ -63,8 +64,9 @@ def test(
         report = {"worker": source.name, "kind": source.kind, "ok": checked and not failed, "steps": steps}
         print(msgspec.json.encode(report).decode())
     elif not checked and not failed:
-        print(
+        print_prose(
             "nothing to check: it has neither tests nor example rows; `gymq test "
-            f"{printable(worker)} --input rows.jsonl` checks it with rows from elsewhere"
+            f"{worker} --input rows.jsonl` checks it with rows from elsewhere",
+            sys.stdout,
         )
     return 1 if failed or not checked else 0

@@ -67,7 +67,7 @@ class MaterialiseOptions(BaseModel):
         for name, number in (repeats if isinstance(repeats, dict) else {"": repeats}).items():
             limit = "at least 1" if number < 1 else f"at most {MAX_INDEX}"
             if not 1 <= number <= MAX_INDEX:
-                raise ValueError(f"{name}: must be {limit}, not {number}".removeprefix(": "))
+                raise ValueError(f"{name}: must be {limit}, not {number}" if name else f"must be {limit}")
         return repeats
 
 

@@ -8,6 +8,7 @@ from typing import Literal
 import msgspec
 
 from gymq.errors import GymqError
+from gymq.render import counted
 
 # Replies that deserve no reward. An audit gives each of them to the rows of the gold replies.
 REPLIES = (
@@ -62,7 +63,7 @@ def checked(name: str, problems: list[str], summary: str, notes: list[str] | Non
         notes: further details without problems.
     """
     if problems:
-        return Check(name, "failed", f"{len(problems)} problems", problems[:MAX_DETAILS])
+        return Check(name, "failed", counted(len(problems), "problem"), problems[:MAX_DETAILS])
     return Check(name, "ok", summary, (notes or [])[:MAX_DETAILS])
 
 

@@ -7,6 +7,7 @@ import importlib.util
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from gymq.execution.loading.registry import WorkerNotFound
 from gymq.execution.loading.worker_source import WorkerSource
 from gymq.failures import InvalidTask, RolloutError
 from gymq.protocol.messages import FailureClass
+from gymq.render import counted
 from gymq.resources import Resources
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.options import CollectError, CollectOptions
@@ -104,7 +106,7 @@ def _example_rows(source: WorkerSource, config: Config | None, rows: list[Exampl
     if not rows and not problems:
         return Check(name, "failed", f"{source.examples} has no rows")
     agents = sorted({row.agent for row in rows if row.agent is not None})
-    return checked(name, problems, f"{len(rows)} rows" + (f" for {', '.join(agents)}" if agents else ""))
+    return checked(name, problems, counted(len(rows), "row") + (f" for {', '.join(agents)}" if agents else ""))
 
 
 # In this process ------------------------------------------------------------------------------------------------------
@@ -116,7 +118,7 @@ async def _in_this_process(source: WorkerSource, config: Config | None, rows: li
     if config is not None:
         options = next((found.options for found in config.instances if source.is_run_by(found)), {})
     assert issubclass(source.cls, Resources)
-    problems: list[str] = []
+    problems: dict[str, list[str]] = {}  # the rows and replies with each of them
     rewards: list[float] = []
     notes: set[str] = set()
     try:
@@ -126,24 +128,27 @@ async def _in_this_process(source: WorkerSource, config: Config | None, rows: li
                     try:
                         rewards.append((await harness.verify(row.fields, response)).reward)
                     except RolloutError as error:
-                        _sort_failure(f"{row.where}, {what}: ", error, problems, notes)
+                        _sort_failure(f"{row.where}, {what}", error, problems, notes)
     except Exception as error:  # the worker's own start and stop, which may raise anything
-        problems.append(f"it cannot be started: {type(error).__name__}: {error}")
+        problems[f"{type(error).__name__}: {error}"] = ["it cannot be started"]
     details = [*sorted(notes), *(_shown_tool(tool.schema()) for tool in source.cls.tools.values())]
     if problems:
-        return Check(name, "failed", f"{len(problems)} problems", [*problems[:MAX_DETAILS], *details])
-    verdicts = (
-        f"verified with empty replies, rewards up to {max(rewards):g}" if rewards else "no verdict on empty replies"
-    )
-    return Check(name, "ok", f"{len(rows)} rows seeded, {verdicts}", details)
+        shown = [f"{_first_of(where)}: {problem}" for problem, where in problems.items()]
+        return Check(name, "failed", counted(len(problems), "problem"), [*shown[:MAX_DETAILS], *details])
+    verdicts = f"an empty reply earns at most {max(rewards):g}" if rewards else "no verdict on empty replies"
+    return Check(name, "ok", f"{counted(len(rows), 'row')}: {verdicts}", details)
 
 
-def _sort_failure(where: str, error: RolloutError, problems: list[str], notes: set[str]) -> None:
+def _sort_failure(where: str, error: RolloutError, problems: dict[str, list[str]], notes: set[str]) -> None:
     """Sort a failure: a typed failure is a proper answer to an empty reply, an exception in the verifier a problem."""
     if error.failure_class is FailureClass.VERIFIER_FAILED:
-        problems.append(where + error.message)
+        problems.setdefault(error.message, []).append(where)
     else:
         notes.add(f"{error.failure_class}: {error.message}")
+
+
+def _first_of(where: list[str]) -> str:
+    return where[0] if len(where) == 1 else f"{where[0]}, and {len(where) - 1} more"
 
 
 def _shown_tool(schema: dict[str, Any]) -> str:
@@ -181,15 +186,16 @@ async def _end_to_end(source: WorkerSource, config: Config) -> Check:
             return Check(name, "failed", str(error))
         problems, notes = _failures(JsonlFile(collection.files.failures))
     mean = "" if progress.mean_reward is None else f", mean reward {progress.mean_reward:.2f}"
-    summary = f"{progress.total} rollouts in {time.monotonic() - started:.0f} s{mean}"
+    summary = f"{counted(progress.total, 'rollout')} in {time.monotonic() - started:.0f} s{mean}"
     if problems:
-        return Check(name, "failed", f"{summary}, {len(problems)} failed", [*problems[:MAX_DETAILS], *notes])
+        shown = [f"{count} {problem}" for problem, count in problems.most_common(MAX_DETAILS)]
+        return Check(name, "failed", f"{summary}, {problems.total()} failed", [*shown, *notes])
     return Check(name, "ok", summary, notes)
 
 
-def _failures(lines: JsonlFile) -> tuple[list[str], list[str]]:
+def _failures(lines: JsonlFile) -> tuple[Counter[str], list[str]]:
     """Return the failures that are problems, and those that the mock policy explains."""
-    problems: list[str] = []
+    problems: Counter[str] = Counter()
     notes: dict[str, None] = {}
     for line in lines:
         failure = msgspec.json.decode(line)
@@ -198,5 +204,5 @@ def _failures(lines: JsonlFile) -> tuple[list[str], list[str]]:
         if failure_class in UNDECIDED:  # a judge, or a service that runs elsewhere, has no mock here
             notes[f"{text} (not counted: the mock policy cannot judge)"] = None
         else:
-            problems.append(text)
+            problems[text] += 1
     return problems, list(notes)

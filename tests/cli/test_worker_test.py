@@ -163,7 +163,9 @@ def test_an_exception_of_the_verifier_on_an_empty_reply_fails_it(gymq, here):
     assert called.status == 1
     step = steps(called)["in this process"]
     assert step["status"] == "failed"
-    assert "example.jsonl:1, an empty reply: Env failed to verify: ZeroDivisionError" in step["details"][0]
+    assert step["summary"] == "1 problem"
+    problem = "example.jsonl:1, an empty reply, and 1 more: Env failed to verify: ZeroDivisionError"
+    assert [problem in line for line in step["details"]] == [True, False]  # the other is a tool
 
 
 @pytest.mark.nightly
@@ -182,7 +184,7 @@ def test_a_rollout_that_fails_fails_it(gymq, here):
     assert called.status == 1
     step = steps(called)["end to end"]
     assert step["status"] == "failed"
-    assert step["details"] == ["invalid_task at verify: never fits"]
+    assert step["details"] == ["1 invalid_task at verify: never fits"]
 
 
 def test_the_schemas_of_its_tools_are_shown(gymq, here):
@@ -197,7 +199,7 @@ def test_its_folder_can_be_anywhere(gymq, here, monkeypatch):
     monkeypatch.chdir("/")
     called = gymq("test", here / "elsewhere" / "env")
     assert called.status == 0
-    assert "1 rollouts" in called.out
+    assert "1 rollout in" in called.out
 
 
 def test_a_configuration_that_cannot_be_loaded_fails_it(gymq, here):

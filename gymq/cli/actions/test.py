@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import textwrap
 from functools import partial
 from pathlib import Path
 
@@ -14,7 +16,7 @@ from gymq.cli.shared.parameters import WorkerSources
 from gymq.config import Config, ConfigError
 from gymq.config.assembled import POLICY
 from gymq.execution.loading.worker_source import WorkerSource
-from gymq.render import STATUS_STYLES, printable
+from gymq.render import STATUS_STYLES, print_prose, printable
 from gymq.testing import Check
 from gymq.testing.worker_check import check_worker
 
@@ -40,8 +42,9 @@ def _print(step: Check, console: Console) -> None:
     head = Text(f"  {step.name:{_NAME_WIDTH}}")
     status = Text(f"{'-' if step.status == 'none' else step.status:8}", style=STATUS_STYLES[step.status])
     console.print(head + status + printable(step.summary), soft_wrap=True)
-    for line in step.details:
-        console.print(printable(f"      {line}"), soft_wrap=True)
+    if not console.quiet:
+        for detail in step.details:
+            print_prose(textwrap.indent(detail, " " * 6), sys.stdout)
 
 
 def settings_of(source: WorkerSource, config: tuple[Path, ...], option: tuple[str, ...]) -> Config | None:
