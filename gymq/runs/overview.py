@@ -19,6 +19,7 @@ NEWEST_RUNS = 10
 class Overview(msgspec.Struct, frozen=True):
     at: float  # Unix time, seconds
     num_outcomes: int  # outcomes ever stored, of all runs; grows with each
+    num_stored: int  # rollouts that have one now: those of deleted runs do not
     num_dead_letters: int
     queues: list[QueueState]  # of tasks
     workers: list[WorkerState]
@@ -43,6 +44,7 @@ async def read_overview(bus: Bus, at: float, newest: int = NEWEST_RUNS) -> Overv
     return Overview(
         at=at,
         num_outcomes=outcomes["last_seq"],
+        num_stored=outcomes["messages"],
         num_dead_letters=letters["messages"],
         queues=[queue for queue in await read_queues(js, streams.TASKS) if queue.agent is not None],
         workers=await read_workers(bus),

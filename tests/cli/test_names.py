@@ -150,7 +150,9 @@ def test_top_counts_the_rollouts_of_a_run_against_the_run_and_not_against_each_e
     snapshot = profile.snapshot()
     members = {**{name: getattr(overview, name) for name in overview.__struct_fields__}, "agents": snapshot.agents}
     run = type(overview)(**{**members, "num_rewarded": 2, "mean_reward": 0.5})
-    found = Overview(at=2.0, num_outcomes=2, num_dead_letters=0, queues=[], workers=[], runs=[run], num_runs=1)
+    found = Overview(
+        at=2.0, num_outcomes=2, num_stored=2, num_dead_letters=0, queues=[], workers=[], runs=[run], num_runs=1
+    )
     lines = drawn_at(120, screen(found, 1.0)).splitlines()
     rows = [line.split() for line in lines if line.startswith("both ")]
     assert [row[1:5] for row in rows] == [

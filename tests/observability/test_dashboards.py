@@ -45,6 +45,7 @@ def labels_of() -> dict[str, set[str]]:
     found = Overview(
         at=0.0,
         num_outcomes=1,
+        num_stored=1,
         num_dead_letters=0,
         queues=[QueueState("TASKS", "agents_asker", "asker", False, 0, 0, 0)],
         workers=[WorkerState("counter", "resources", "counter", "w-1", 1.0, 0, 0, 0, 0)],

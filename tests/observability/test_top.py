@@ -8,6 +8,7 @@ from rich.console import Console
 
 from gymq.bus import Bus
 from gymq.bus.queue.outcome_store import OutcomeStore
+from gymq.bus.streams import delete_run
 from gymq.cli.actions.top import screen, show_once
 from gymq.cli.shared.errors import UsageError
 from gymq.cli.top import top
@@ -61,6 +62,17 @@ async def test_the_screen_shows_a_run_with_its_rates_and_failures(web: Web, run:
     assert "12.5 rollouts/s" in text
     assert run in text
     assert "model_failed" in text
+
+
+async def test_rollouts_of_deleted_runs_are_not_stored(web: Web, run: str, bus: Bus) -> None:
+    before = await read_overview(bus, 1.0)
+    await finished_run(web, run)
+    await delete_run(bus.js, run)
+    found = await read_overview(bus, 2.0)
+    assert (found.num_outcomes - before.num_outcomes, found.num_stored - before.num_stored) == (3, 0)
+    console = Console(width=120, record=True)
+    console.print(screen(found, 0.0))
+    assert f"{found.num_stored:,} stored" in console.export_text()
 
 
 async def test_a_look_reads_no_outcomes(web: Web, run: str, bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -79,7 +79,7 @@ def screen(found: Overview, per_second: float | None) -> RenderableType:
     """Return the display of one look."""
     waiting = sum(queue.waiting for queue in found.queues)
     rate = shown_number(per_second, ",.1f")
-    line = f"{rate} rollouts/s   {in_flight(found):,} in flight   {waiting:,} waiting   {found.num_outcomes:,} stored"
+    line = f"{rate} rollouts/s   {in_flight(found):,} in flight   {waiting:,} waiting   {found.num_stored:,} stored"
     parts: list[RenderableType] = [Text(line, "bold"), Text("")]
     parts.append(_runs(found) if found.runs else Text("no runs yet: `gymq collect` starts one"))
     parts += [Text(""), _workers(found) if found.workers else Text("no workers responded", "yellow")]
