@@ -61,6 +61,18 @@ class RowKey(msgspec.Struct, frozen=True, gc=False):
     rollout_index: Index = msgspec.field(name=ROLLOUT_INDEX)
 
 
+class _Attempts(msgspec.Struct, frozen=True, gc=False):
+    before: Index = msgspec.field(name=ATTEMPT_INDEX, default=0)
+
+
+def attempt_index(row: bytes, attempt: int) -> int:
+    """Return the number of attempts at a rollout before one of its last task: those in earlier tasks are in its row."""
+    try:
+        return msgspec.json.decode(row, type=_Attempts).before + attempt
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return attempt  # the field of the row was meant otherwise
+
+
 class AgentRef(msgspec.Struct, frozen=True, gc=False):
     """Names the agent of a row."""
 

@@ -6,7 +6,7 @@ import fcntl
 import hashlib
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Self
 
@@ -24,7 +24,7 @@ from gymq.data.rows import (
     POLICY_VERSION,
     ROLLOUT_INDEX,
     TASK_INDEX,
-    Index,
+    attempt_index,
     with_result,
 )
 from gymq.data.run_changes import RecordedInstance
@@ -225,10 +225,7 @@ def _indexed(fields: dict[str, Any], outcome: VerifiedRollout | Failure | Unreso
     fields[ROLLOUT_INDEX] = outcome.rollout_index
     fields.setdefault("agent_ref", {"name": outcome.agent})
     if outcome.attempt:
-        before = 0  # in earlier tasks, see `gymq.data.resume`
-        with suppress(msgspec.ValidationError):  # a field of the row that was meant otherwise
-            before = msgspec.json.decode(fields.get(ATTEMPT_INDEX, b"0"), type=Index)
-        fields[ATTEMPT_INDEX] = before + outcome.attempt
+        fields[ATTEMPT_INDEX] = attempt_index(outcome.row, outcome.attempt)
     if outcome.policy_versions:
         versions = outcome.policy_versions
         fields[POLICY_VERSION] = versions[0] if len(versions) == 1 else versions

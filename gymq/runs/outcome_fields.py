@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from gymq.data.rows import AGENT_REF, PARAMS
+from gymq.data.rows import AGENT_REF, PARAMS, attempt_index
 from gymq.protocol.messages import Failure, Outcome, Unresolved, VerifiedRollout
 from gymq.protocol.tokens import TOKEN_FIELDS, to_json
 from gymq.responses import last_assistant_text
@@ -159,8 +159,12 @@ def retry_words(outcome: Failure | Unresolved) -> str:
 
 
 def exact_record(outcome: Outcome) -> bytes:
-    """Return the whole outcome as JSON, with the row as an object and token arrays as lists."""
+    """Return the whole outcome as JSON, with the row as an object and token arrays as lists.
+
+    Its `attempt` is the number of all earlier attempts, as `_ng_attempt_index` in the files.
+    """
     fields: dict[str, Any] = {"type": outcome.__struct_config__.tag, **msgspec.structs.asdict(outcome)}
+    fields["attempt"] = attempt_index(outcome.row, outcome.attempt)
     try:
         msgspec.json.decode(outcome.row)
         fields["row"] = msgspec.Raw(outcome.row)

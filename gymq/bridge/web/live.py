@@ -10,7 +10,7 @@ from aiohttp import web
 
 from gymq.bridge.context import ReadContext
 from gymq.bridge.failures import BridgeError, not_found
-from gymq.bridge.web.rollout_view import done_items, stored_view, unfinished_view
+from gymq.bridge.web.rollout_view import attempt_of, done_items, stored_view, unfinished_view
 from gymq.bridge.web.run_views import RunViews
 from gymq.bus import BusError
 from gymq.bus.queue.outcome_store import OutcomeStore
@@ -134,7 +134,7 @@ async def rollout_events(
                 {
                     "from": kept,
                     "items": done_items(progress.effects[new_from:]),
-                    "attempt": progress.attempt,
+                    "attempt": attempt_of(task, progress.attempt),
                     "worker": progress.worker,
                 },
             )

@@ -20,6 +20,7 @@ from gymq.bridge.web.columns import Detail, details_of
 from gymq.bus import Bus
 from gymq.bus.jetstream import MESSAGE_NOT_FOUND, JetStreamError
 from gymq.bus.queue.outcome_store import OutcomeStore
+from gymq.data.rows import attempt_index
 from gymq.protocol.messages import Failure, Outcome, Unresolved, VerifiedRollout
 from gymq.responses.items import is_truncated
 from gymq.runs.outcome_fields import (
@@ -191,7 +192,7 @@ def row(position: int, outcome: Outcome) -> RolloutRow:
         position=position,
         task_index=outcome.task_index,
         rollout_index=outcome.rollout_index,
-        attempt=outcome.attempt,
+        attempt=attempt_index(outcome.row, outcome.attempt),
         agent=outcome.agent,
         reward=reward,
         failure_class=failure,

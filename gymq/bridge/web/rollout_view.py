@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from gymq.bridge.failures import not_found
-from gymq.data.rows import PARAMS
+from gymq.data.rows import PARAMS, attempt_index
 from gymq.protocol.messages import Failure, Generated, Outcome, Task, ToolResult, Unresolved, Verified, VerifiedRollout
 from gymq.protocol.tokens import TOKEN_FIELDS
 from gymq.runs.in_flight import RecordedEffect
@@ -39,7 +39,7 @@ def stored_view(outcome: Outcome) -> View:
         "num_rollouts": outcome.num_rollouts,
         "agent": outcome.agent,
         "worker": outcome.worker,
-        "attempt": outcome.attempt,
+        "attempt": attempt_index(outcome.row, outcome.attempt),
         "started_at": outcome.started_at,
         "duration_s": outcome.duration_s,
         "policy_versions": outcome.policy_versions,
@@ -79,12 +79,17 @@ def unfinished_view(run: str, task_index: int, rollout_index: int, task: Task | 
         "run": run,
         "task_index": task_index,
         "rollout_index": rollout_index,
-        "attempt": attempt,
+        "attempt": attempt_of(task, attempt),
         "items": [],
     }
     if task is not None:
         view |= {"agent": task.agent, "num_rollouts": task.num_rollouts, **_asked(task.row, {})}
     return view
+
+
+def attempt_of(task: Task | None, attempt: int) -> int:
+    """Return the number of earlier attempts at a rollout of which one of its task is in progress."""
+    return attempt if task is None else attempt_index(task.row, attempt)
 
 
 def done_items(done: Iterable[RecordedEffect]) -> list[View]:

@@ -15,6 +15,7 @@ from gymq.cli.shared.cluster import connected, require_run, stored_url
 from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.table import run_table
 from gymq.cli.shared.transcript import print_transcript, why_no_reward
+from gymq.data.rows import attempt_index
 from gymq.execution.services.profiler import last_profile
 from gymq.protocol.messages import BadMessage, Outcome, VerifiedRollout
 from gymq.render import Listing, first_words, listing, listing_console, shown_number, shown_seconds
@@ -157,4 +158,5 @@ def _failure_cells(outcome: Outcome) -> list[str | Text]:
 
 
 def _indices(outcome: Outcome) -> tuple[str, str, str]:
-    return str(outcome.task_index), str(outcome.rollout_index), str(outcome.attempt + 1)
+    attempt = attempt_index(outcome.row, outcome.attempt) + 1
+    return str(outcome.task_index), str(outcome.rollout_index), str(attempt)

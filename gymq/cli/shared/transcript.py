@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.rule import Rule
 from rich.text import Text
 
-from gymq.data.rows import PARAMS
+from gymq.data.rows import PARAMS, attempt_index
 from gymq.protocol.messages import Failure, Outcome, Unresolved, VerifiedRollout
 from gymq.protocol.tokens import TOKEN_FIELDS
 from gymq.render import facts_table, printable, shown_seconds, shown_time
@@ -79,8 +79,8 @@ def _head(outcome: Outcome) -> Iterator[tuple[str, str]]:
         yield "worker", outcome.worker
     if outcome.policy_versions:
         yield "policy", ", ".join(version or "(as started)" for version in outcome.policy_versions)
-    if outcome.attempt:
-        yield "attempt", f"{outcome.attempt + 1} (those before it failed)"
+    if before := attempt_index(outcome.row, outcome.attempt):
+        yield "attempt", f"{before + 1} (those before it failed)"
     if outcome.started_at:
         yield "started", shown_time(outcome.started_at)
     yield "took", shown_seconds(outcome.duration_s)

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from gymq.data.jsonl import JsonlError, parse_object
-from gymq.data.rows import PARAMS
+from gymq.data.rows import PARAMS, attempt_index
 from gymq.errors import GymqError
 from gymq.protocol.messages import Failure, Outcome, VerifiedRollout
 from gymq.protocol.tokens import TOKEN_FIELDS, to_json
@@ -121,7 +121,7 @@ def _row(outcome: Outcome) -> dict[str, Any]:
         "agent": outcome.agent,
         "task_index": outcome.task_index,
         "rollout_index": outcome.rollout_index,
-        "attempt": outcome.attempt,
+        "attempt": attempt_index(outcome.row, outcome.attempt),
         "policy_versions": outcome.policy_versions,
         "started_at": outcome.started_at,
         "duration_s": outcome.duration_s,
