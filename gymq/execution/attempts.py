@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any
 
 from gymq.agent import Agent, Caller, Rollout, run_to_verdict
@@ -32,6 +32,7 @@ from gymq.resources import Verdict
 
 log = logging.getLogger("gymq.agent")
 
+SUSPECTED_S = 30.0  # that a suspect runs, if it does not get further than before
 DEADLINE_GRACE_S = 1.0  # calls end at the deadline and report their stage; this is for the agent's own code
 
 
@@ -83,7 +84,7 @@ class Attempts:
             Fenced: another agent process has the task by now.
             Settled: another agent process has stored an outcome.
         """
-        with self._working_on(task) as work:
+        async with self._working_on(task) as work:
             staleness = await self._staleness_limit(task)
             if num_delivered > 1:
                 await self._check_unsettled(task)  # it may have waited since it was looked for
@@ -119,16 +120,22 @@ class Attempts:
                 await asyncio.sleep(pause_s)
                 work.attempt += 1
 
-    @contextmanager
-    def _working_on(self, task: Task) -> Iterator[_Work]:
+    @asynccontextmanager
+    async def _working_on(self, task: Task) -> AsyncIterator[_Work]:
         """Count a rollout among those in flight, and give all its calls its deadline."""
         work = _Work(task, self._worker, asyncio.get_running_loop().time() + task.timeout_s)
         current_call.set(CurrentCall(work.rollout_id, work.deadline))
         self._at_work.add(work)
         try:
             yield work
+        except asyncio.CancelledError:  # this process hands the task over
+            if work.journal is not None:
+                await work.journal.survived()
+            raise
         finally:
             self._at_work.discard(work)
+            if work.clearing is not None:
+                work.clearing.cancel()
 
     def _start_attempt(self, work: _Work, staleness: StalenessLimit | None) -> Rollout:
         work.start_attempt()
@@ -164,6 +171,8 @@ class Attempts:
                 if journal.attempt:
                     log.info("resuming attempt %d", journal.attempt)
             work.resume(journal)
+            if suspect is not None:
+                work.clearing = asyncio.create_task(_clear_later(journal))
         work.rollout.recorder = work.journal
 
     async def _check_unsettled(self, task: Task) -> None:
@@ -189,6 +198,7 @@ class _Work:
         self.deadline = deadline  # on the event loop's clock, in seconds
         self.attempt = 0
         self.journal: Journal | None = None
+        self.clearing: asyncio.Task[None] | None = None  # of a suspect
         self.rollout: Rollout | None = None  # of the attempt in progress
         self._worker = worker
         self._started_at = time.time()
@@ -295,6 +305,12 @@ COMMON = (
     *("run", "task_index", "rollout_index", "num_rollouts", "agent", "row", "attempt"),
     *("worker", "started_at", "duration_s", "policy_versions", "timings"),
 )
+
+
+async def _clear_later(journal: Journal) -> None:
+    """Clear a suspect that has not killed the process in the time in which it would have."""
+    await asyncio.sleep(SUSPECTED_S)
+    await journal.survived()
 
 
 def failure_of(common: dict[str, Any], error: RolloutError) -> Failure:

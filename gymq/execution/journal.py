@@ -61,6 +61,7 @@ class Journal:
         self._subject = subjects.journal(*self._rollout)
         self._replaces = task.replaces
         self._suspect = suspect
+        self._is_alone = False  # says the journal, and nothing that came later
         # With a mark of its own: two holders in one process may write the very same.
         self._worker = f"{worker}/{secrets.token_hex(4)}"
         self._last_sequence = 0
@@ -111,7 +112,8 @@ class Journal:
             if entry.replaces != self._replaces:
                 continue
             num_alone += entry.alone
-            died_alone = entry.alone or (died_alone and not entry.effects)
+            died_alone = entry.alone or (died_alone and not entry.effects and not entry.survived)
+            num_alone -= entry.survived
             if entry.attempt > self.attempt:
                 self._forget()
                 recorded.clear()
@@ -125,6 +127,7 @@ class Journal:
         alone = self._suspect is not None and self._suspect.alone
         if self._last_sequence or alone:
             await self._write(alone=alone)
+        self._is_alone = alone
         if died_alone:
             raise PoisonTask("an agent process died while it worked on this task and on nothing else")
         if num_alone >= MAX_ALONE:
@@ -176,6 +179,21 @@ class Journal:
             return reply
         finally:
             self._num_in_flight -= 1
+
+    async def survived(self) -> None:
+        """Record that this rollout did not kill the process that it had to itself, for when the process ends later.
+
+        New effects show it as well, but a rollout that waits for its verdict has none.
+        """
+        if self._suspect is not None:
+            self._suspect.clear()
+        try:
+            async with self._writing:
+                if self._is_alone:
+                    await self._write(survived=True)
+                    self._is_alone = False
+        except BusError as error:
+            log.info("journal of %s: %s", self._subject, error)
 
     async def moved(self, session: str) -> None:
         """Record that the rollout's session was rebuilt in another worker.
@@ -289,23 +307,23 @@ class Journal:
                 self._failed = error
                 raise
             self._written_session = self.session
-            if effects and self._suspect is not None:
-                self._suspect.clear()
+            if effects:
+                self._is_alone = False
+                if self._suspect is not None:
+                    self._suspect.clear()
 
-    def _entry(
-        self, effects: Sequence[Effect] = (), session: str | None = None, *, alone: bool = False
-    ) -> JournalEntry:
+    def _entry(self, effects: Sequence[Effect] = (), session: str | None = None, **marks: bool) -> JournalEntry:
         return JournalEntry(
             attempt=self.attempt,
             worker=self._worker,
             effects=list(effects),
             session=session,
             replaces=self._replaces,
-            alone=alone,
+            **marks,
         )
 
-    async def _write(self, effects: Sequence[Effect] = (), session: str | None = None, *, alone: bool = False) -> None:
-        entry = encode(self._entry(effects, session, alone=alone))
+    async def _write(self, effects: Sequence[Effect] = (), session: str | None = None, **marks: bool) -> None:
+        entry = encode(self._entry(effects, session, **marks))
         self._last_sequence = await self._store(
             await blobs.fit(self._bus, entry, "rollout", self._rollout, label="journal")
         )

@@ -400,6 +400,7 @@ class JournalEntry(Message, tag="journal_entry.v2", kw_only=True):
     session: SessionSubject | None = None  # where the session was moved to
     replaces: Index | None = None  # as in the task
     alone: bool = False  # from here on nothing else worked in the agent's process
+    survived: bool = False  # the process that worked on it alone did not die of it
 
 
 # Frames of the call protocol -------------------------------------------------------------------------------------

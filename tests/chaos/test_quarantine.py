@@ -233,6 +233,17 @@ async def test_a_rollout_that_got_further_alone_is_innocent_when_its_process_die
         await deliver(bus, run)
 
 
+async def test_a_rollout_is_innocent_when_its_process_stops_or_has_been_alive_for_long(bus: Bus, run: str) -> None:
+    for _ in range(MAX_ALONE + 2):
+        journal, suspect = await deliver(bus, run)
+        await journal.survived()
+        assert suspect is not None
+        assert suspect.is_cleared
+    await deliver(bus, run)
+    with pytest.raises(PoisonTask):
+        await deliver(bus, run)
+
+
 async def test_a_new_attempt_alone_proves_nothing(bus: Bus, run: str) -> None:
     journal, suspect = await deliver(bus, run)
     assert suspect is not None

@@ -2,8 +2,10 @@
 
 A task that was delivered more than twice is suspect: it was in flight when two processes died, like many innocent ones.
 The first suspect in a process works alone in it, which is recorded beforehand. If the process dies again, the record
-shows that it was this task. A suspect that gets further than any delivery before it is cleared and works like any other
-task; the remaining suspects are probably harmless too, and each that is cleared lets one more of them work at once.
+shows that it was this task. A suspect that gets further than any delivery before, or runs for half a minute, is
+cleared and works like any other task; the remaining suspects are probably harmless too, and each that is cleared lets
+one more of them work at once. Deliveries that ended because a process stopped count as well: the server does not tell
+them apart.
 
 In the same way a call that has lost two workers is suspect to the next.
 """
