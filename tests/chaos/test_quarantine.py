@@ -1,14 +1,24 @@
 """Who may work at once in an agent process in which a task may be that kills it."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 
-from gymq.bus import Bus
+import gymq
+from gymq.agent import Rollout
+from gymq.bus import Bus, streams
+from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.quarantine import Quarantine, Suspect, SuspectCalls
+from gymq.execution import attempts as attempts_module
+from gymq.execution.attempts import Attempts
 from gymq.execution.journal import MAX_ALONE, Journal, PoisonTask
 from gymq.failures import RolloutError
+from gymq.protocol import subjects
 from gymq.protocol.messages import FailureClass, Task, ToolResult
+from gymq.resources import Verdict
+from tests.support.waiting import until, until_answer
 
 
 class Worker:
@@ -190,11 +200,17 @@ async def suspect_of_a_new_process() -> Suspect:
         return suspect
 
 
+ROW = b'{"responses_create_params": {"input": "?"}}'
+
+
+def task_of(run: str) -> Task:
+    return Task(run=run, task_index=0, rollout_index=0, num_rollouts=1, agent="agent", row=ROW, timeout_s=60.0)
+
+
 async def deliver(bus: Bus, run: str, *, quarantined: bool = True) -> tuple[Journal, Suspect | None]:
     """What a process has of the task that is killed, or not, after what the test does with it."""
-    task = Task(run=run, task_index=0, rollout_index=0, num_rollouts=1, agent="agent", row=b"{}", timeout_s=60.0)
     suspect = await suspect_of_a_new_process() if quarantined else None
-    journal = Journal(bus, task, "worker", suspect)
+    journal = Journal(bus, task_of(run), "worker", suspect)
     await journal.take_over()
     return journal, suspect
 
@@ -251,3 +267,39 @@ async def test_a_new_attempt_alone_proves_nothing(bus: Bus, run: str) -> None:
     assert not suspect.is_cleared
     with pytest.raises(PoisonTask):
         await deliver(bus, run)
+
+
+# A suspect that waits -------------------------------------------------------------------------------------------------
+
+
+class Waiting(gymq.Agent):
+    """Works until it is cancelled."""
+
+    async def run(self, rollout: Rollout) -> Verdict:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+@asynccontextmanager
+async def at_work(bus: Bus, run: str) -> AsyncIterator[Suspect]:
+    """A suspect whose process is stopped in the end."""
+    suspect = await suspect_of_a_new_process()
+    attempts = Attempts(bus, Calls(bus), Waiting(name="agent"), worker="worker")
+    working = asyncio.create_task(attempts.outcome(task_of(run), 3, suspect))
+    await until_answer(lambda: bus.js.last(streams.JOURNAL, subjects.journal(*task_of(run).rollout_id)))
+    yield suspect
+    working.cancel()
+    await asyncio.wait([working])
+    assert working.cancelled()
+
+
+async def test_a_process_that_stops_does_not_blame_its_suspect(bus: Bus, run: str) -> None:
+    async with at_work(bus, run) as suspect:
+        assert not suspect.is_cleared
+    await deliver(bus, run)
+
+
+async def test_a_suspect_that_waits_for_long_is_cleared(bus: Bus, run: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attempts_module, "SUSPECTED_S", 0.01)
+    async with at_work(bus, run) as suspect:
+        await until(lambda: suspect.is_cleared)
