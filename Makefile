@@ -103,7 +103,7 @@ lint: $(VENV)/installed-dev .venv/types/gymq/workers
 # compile them again.
 unit: $(VENV)/installed-dev
 	@$(BIN)/python -m compileall -qq gymq workers tests
-	$(BIN)/python -m pytest -m "not nightly" --numprocesses 4 --dist loadfile --ignore tests/chaos/test_chaos.py
+	$(BIN)/python -m pytest -m "not nightly" --numprocesses 3 --dist loadfile --ignore tests/chaos/test_chaos.py
 	$(BIN)/python -m pytest -m "not nightly" tests/chaos/test_chaos.py
 
 nightly: $(VENV)/installed-dev
