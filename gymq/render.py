@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import sys
 import textwrap
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import takewhile
 from typing import TextIO
@@ -129,6 +129,7 @@ def listing(
     *columns: str,
     numbers: Collection[str] = (),
     names: Collection[str] = (),
+    spare: Sequence[str] = (),
     caption: str | None = None,
 ) -> Listing:
     """Return an empty table with hardly any frame.
@@ -138,9 +139,10 @@ def listing(
         columns: the headings, in order. Texts are wrapped between words where there is no room.
         numbers: headings of the columns with numbers.
         names: headings of the columns with names, which are never wrapped; the first column is always one of them.
+        spare: headings of the columns that are left out where there is no room, the first of them first.
         caption: text below the table.
     """
-    return Listing(title, columns, numbers, {*names, *columns[:1]}, caption)
+    return Listing(title, columns, numbers, {*names, *columns[:1]}, caption, spare)
 
 
 class Listing:
@@ -153,12 +155,14 @@ class Listing:
         numbers: Collection[str],
         names: Collection[str],
         caption: str | None,
+        spare: Sequence[str],
     ) -> None:
         self.title = title if isinstance(title, Text) else Text(title, "italic")
         self.caption = caption
         self._headings = list(headings)
         self._numbers = numbers
         self._names = names
+        self._spare = spare
         self._rows: list[tuple[Text, ...]] = []
 
     def add_row(self, *cells: str | Text) -> None:
@@ -166,19 +170,28 @@ class Listing:
         self._rows.append(tuple(cell if isinstance(cell, Text) else Text(cell) for cell in cells))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        widths = self._widths(options.max_width)
-        body: Iterable[RenderableType] = self._as_list() if widths is None else [self._as_table(widths)]
+        body: Iterable[RenderableType] = self._as_list()
+        captions = [self.caption] if self.caption else []
+        for count in range(len(self._spare) + 1):
+            left_out = self._spare[:count]
+            widths = self._widths(options.max_width, left_out)
+            if widths is not None:
+                body = [self._as_table(widths)]
+                captions += [f"not shown for lack of room: {', '.join(left_out)}"] if left_out else []
+                break
         head = [self.title] if self.title else []
-        foot = [Text(self.caption, "dim")] if self.caption else []
+        foot = [Text(caption, "dim") for caption in captions]
         for part in (*head, *body, *foot):
             for line in console.render_lines(part, options, pad=False):
                 yield from _without_end(line)
                 yield Segment.line()
 
-    def _widths(self, room: int) -> list[int] | None:
-        """Return the width of each column; None if names and numbers do not fit side by side."""
+    def _widths(self, room: int, left_out: Collection[str]) -> dict[int, int] | None:
+        """Return the widths of the columns by their places; None if names and numbers do not fit side by side."""
         least, most = [], []
-        for at, heading in enumerate(self._headings):
+        places = [at for at, heading in enumerate(self._headings) if heading not in left_out]
+        for at in places:
+            heading = self._headings[at]
             cells = [Text(heading), *(row[at] for row in self._rows)]
             measured = [Measurement(*_words_and_line(cell)) for cell in cells]
             most.append(max(one.maximum for one in measured))
@@ -187,20 +200,21 @@ class Listing:
         left = room - sum(least) - _GAP * (len(least) - 1)
         if left < 0:
             return None
-        widths = []
-        for low, high in zip(least, most, strict=True):
+        widths = {}
+        for at, low, high in zip(places, least, most, strict=True):
             more = min(high - low, left)
-            widths.append(low + more)
+            widths[at] = low + more
             left -= more
         return widths
 
-    def _as_table(self, widths: list[int]) -> Table:
+    def _as_table(self, widths: Mapping[int, int]) -> Table:
         table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
-        for heading, width in zip(self._headings, widths, strict=True):
+        for at, width in widths.items():
+            heading = self._headings[at]
             is_number = heading in self._numbers
             table.add_column(heading, justify="right" if is_number else "left", width=width, overflow="fold")
         for row in self._rows:
-            table.add_row(*row)
+            table.add_row(*(row[at] for at in widths))
         return table
 
     def _as_list(self) -> Iterator[RenderableType]:

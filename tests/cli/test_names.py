@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from gymq.cli.actions.top import screen
+from gymq.cli.shared.table import profile_table
 from gymq.execution.loading.worker_description import worker_names
 from gymq.protocol.messages import Run
 from gymq.render import listing, print_prose, shown_environments
@@ -91,6 +92,29 @@ def test_prose_is_wrapped_between_words_where_there_is_no_room():
         "                                                   it does well.",
         "short                            models         1  Nothing.",
     ]
+
+
+def test_columns_that_can_be_spared_are_left_out_before_the_table_becomes_a_list():
+    table = listing("", "name", "kind", "load", numbers=("load",), names=("kind",), spare=("load", "kind"))
+    table.add_row("policy_model", "simulated_model", "1,024")
+    assert drawn_at(36, table).splitlines()[-1] == "policy_model  simulated_model  1,024"
+    assert drawn_at(35, table).splitlines()[2:] == [
+        "policy_model  simulated_model",
+        "not shown for lack of room: load",
+    ]
+    assert "not shown for lack of room: load, kind" in drawn_at(12, table).replace("\n", " ")
+
+
+def test_the_rewards_of_a_demo_are_a_table_at_100_columns():
+    profile = RunningProfile()
+    for task in range(120):
+        for rollout in range(16):
+            reward = float(rollout % (task % 3 + 2) == 0)
+            profile.add(AGENTS[task // 60], task, rollout, reward=reward, num_rollouts=16)
+    lines = drawn_at(100, profile_table(profile.snapshot(), run="demo", models=["policy_model"])).splitlines()
+    rows = [line.split() for line in lines if line.startswith(("example_session_state_mgmt ", "mcqa "))]
+    assert [row[-2:] for row in rows] == [["60", "960"]] * 2  # tasks, rollouts
+    assert lines[-1] == "not shown for lack of room: failed"
 
 
 class TerminalOf40(io.StringIO):

@@ -80,6 +80,7 @@ def _workers(found: ClusterStatus) -> Listing:
         *numbers,
         numbers=numbers,
         names=("implementation", "process"),
+        spare=("implementation", "process"),
     )
     for worker in found.workers:
         # The id without its random end says kind and process number.

@@ -56,12 +56,14 @@ def profile_table(
         title.append(", ").append("not a trained model", "bold")
     shown = _default_ks(snapshot) if ks is None else ks
     numbers = ("mean reward", *(f"pass@{k}" for k in shown), "tasks", "rollouts", "failed")
+    has_failed = any(agent.failures for agent in snapshot.agents.values())
     rule = f"pass@k in %: a rollout passes with a reward of {threshold:g} or more; with 95 % intervals"
     table = listing(
         title.append("\n"),
         "environment (agent)",
         *numbers,
         numbers=numbers,
+        spare=[*([] if has_failed else ["failed"]), "tasks", *(f"pass@{k}" for k in shown[1:-1])],
         caption=rule if shown else None,
     )
     names = shown_environments(snapshot.agents)
@@ -77,7 +79,7 @@ def field_table(name: str, agent: AgentSnapshot) -> Listing:
     """Return a table with mean, deviation and range of the reward and of each other number of an agent's rollouts."""
     numbers = ("rollouts", "mean", "std", "min", "median", "max")
     caption = f"{agent.fields_left_out} values of further fields are left out" if agent.fields_left_out else None
-    table = listing(f"numbers of {name}", "field", *numbers, numbers=numbers, caption=caption)
+    table = listing(f"fields of {name}", "field", *numbers, numbers=numbers, caption=caption)
     for field, stats in agent.fields.items():
         cells = (stats.mean, stats.std, stats.min, stats.median, stats.max)
         table.add_row(printable(field), f"{stats.count:,}", *(shown_number(value, ",.6g") for value in cells))
