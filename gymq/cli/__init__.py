@@ -85,6 +85,9 @@ def _shown_error(error: cyclopts.CycloptsError) -> Any:
             missing = f"{argument.name} {value}" if argument.name.startswith("-") else argument.name
             command = " ".join(("gymq", *(error.command_chain or ())))
             shown = f"missing {missing}; `{command} --help` explains it"
+    if isinstance(error, cyclopts.UnusedCliTokensError) and error.unused_tokens:
+        command = " ".join(("gymq", *(error.command_chain or ())))
+        shown = f"unexpected argument {error.unused_tokens[0]!r}; `{command} --help` explains the command"
     return CycloptsPanel(shown)
 
 

@@ -40,7 +40,7 @@ def rollouts(
     if run is None and (task is not None or rollout is not None or failed):
         raise UsageError("--task, --rollout and --failed need --run; `gymq rollouts` alone lists the runs")
     if rollout is not None and task is None:
-        raise UsageError("--rollout needs --task: a rollout is counted within its task")
+        raise UsageError("--rollout needs --task: rollouts are numbered within a task")
     if limit is None:
         limit = 0 if json else DEFAULT_LIMIT
     return asyncio.run(show_rollouts(run, task, rollout, failed, limit, nats, json))

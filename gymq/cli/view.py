@@ -31,7 +31,7 @@ def view(
     Args:
         files: rollouts to show, each file as a run: outputs of `gymq collect` or of NeMo Gym, logs of Inspect,
             trajectories in ATIF, results of verifiers; default: what is stored in this folder.
-        host: address to listen on; other machines can connect only if they can reach it.
+        host: address to listen on; the default accepts connections from this machine only.
         port: port to listen on; default: 11800, or the next free one.
         nats: URL of a cluster whose runs to show.
         export: write the pages to this folder, for a browser to open without a server, and exit.

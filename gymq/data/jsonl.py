@@ -87,13 +87,22 @@ def parse_object(line: bytes) -> dict[str, msgspec.Raw]:
     try:
         line.decode("utf-8")
         return msgspec.json.decode(line, type=dict[str, msgspec.Raw])
-    except msgspec.ValidationError:
-        raise JsonlError("the line is JSON, but not an object") from None
     except msgspec.DecodeError as error:
+        if is_json(line):
+            raise JsonlError("the line is JSON, but not an object") from None
         reason = "the line is blank" if not line.strip() else f"the line is not valid JSON: {error}"
         raise JsonlError(reason) from None
     except UnicodeDecodeError as error:
         raise JsonlError(f"the line is not UTF-8: byte {error.start} cannot be decoded") from None
+
+
+def is_json(line: bytes) -> bool:
+    """Return whether a line is one JSON value and nothing else."""
+    try:
+        msgspec.json.decode(line)
+    except msgspec.DecodeError:
+        return False
+    return True
 
 
 def truncate_torn_line(path: Path) -> int:

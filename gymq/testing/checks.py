@@ -254,7 +254,7 @@ class Checks:
                 f"{self._held_by}: it is blocked for {self._held_s:.1f} s, and no other request is answered "
                 "meanwhile; compute in a `verify` that is not async, or with `self.processes.run`"
             )
-        return checked("event loop", problems, f"held for {self._held_s * 1000:.0f} ms at most")
+        return checked("event loop", problems, f"blocked for {self._held_s * 1000:.0f} ms at most")
 
     async def _growth(self) -> Check:
         await self._all_outcomes()
@@ -303,7 +303,7 @@ class Checks:
 
     async def _secrets(self) -> Check:
         if not self._audited.has_secrets:
-            return Check("secrets", "none", "no option is called like a secret")
+            return Check("secrets", "none", "no option is named like a secret")
         await self._all_outcomes()
         return checked("secrets", self._audited.leaks, "no verdict, tool output, failure or log holds one")
 

@@ -64,6 +64,7 @@ def test_an_unknown_option_is_refused_with_status_2(gymq):
         (["weights", "push"], "missing --model VALUE; `gymq weights push --help` explains it"),
         (["collect", "--input"], "--input requires an argument"),
         (["collect", "--inptu", "x"], "Did you mean --input?"),
+        (["demo", "extra"], "unexpected argument 'extra'; `gymq demo --help` explains"),
     ],
 )
 def test_a_parameter_that_is_not_given_is_missing(gymq, arguments, message):

@@ -95,6 +95,11 @@ def test_a_missing_input_is_refused_before_a_cluster_starts(gymq: Command, folde
     assert "input file rows.jsonl not found" in refused(collect(gymq), folder)
 
 
+def test_an_input_without_its_option_is_told_the_option(gymq: Command, folder: Path) -> None:
+    called = gymq("collect", "--resources", "letters.py", "rows.jsonl")
+    assert refused(called, folder) == "gymq: rows.jsonl is a file; --input rows.jsonl rolls out its rows\n"
+
+
 @pytest.mark.parametrize("text", ["", "\n"])
 def test_an_empty_input_is_refused_before_a_cluster_starts(gymq: Command, folder: Path, text: str) -> None:
     (folder / "rows.jsonl").write_text(text)
@@ -314,5 +319,5 @@ def test_rows_are_checked_against_the_class_of_the_program(folder: Path, endpoin
 
 def test_a_call_has_named_parameters() -> None:
     assert "max_failures" in inspect.signature(gymq.collect).parameters
-    with pytest.raises(TypeError, match=r"^got an unexpected keyword argument 'modle'$"):
+    with pytest.raises(TypeError, match=r"^collect\(\) got an unexpected keyword argument 'modle'; did you mean model"):
         gymq.collect(Letters, "rows.jsonl", modle="x")  # type: ignore[call-arg]

@@ -63,6 +63,7 @@ def test_an_endless_line_does_not_fill_the_memory(tmp_path: Path, monkeypatch: p
         (b"\n", "the line is blank"),
         (b'{"a": 1,}\n', "not valid JSON"),
         (b'{"a": 1} {"a": 2}\n', "not valid JSON"),
+        (b'"What is it?",Nairobi\n', "not valid JSON"),
         (b'{"a": "\xff"}\n', "not UTF-8"),
         (b'{"\xff": 1}\n', "not UTF-8"),
         (b"[1]\n", "JSON, but not an object"),

@@ -131,7 +131,7 @@ def _print_failures(collection: Collection) -> None:
         message = group.message.replace("\n", "\n    ")
         print_prose(f"  {group.num_rollouts:,} {group.failure_class}, for example: {message}", sys.stderr)
         show = f"gymq rollouts --run {progress.run} --task {group.task_index} --rollout {group.rollout_index}"
-        print(f"    to look at it: {show}", file=sys.stderr)
+        print(f"    inspect it: {show}", file=sys.stderr)
     where = f"All of them are in {collection.files.failures}"
     print_prose(f"{where}; the same command retries those that may succeed.", sys.stderr)
 

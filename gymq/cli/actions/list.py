@@ -111,7 +111,7 @@ def print_benchmarks(search: Sequence[Path], console: Console, *, as_json: bool)
             print(msgspec.json.encode(facts).decode())
         return
     if not found:
-        console.print("no benchmarks: --search-dir DIR names a folder that has `benchmarks`, as that of NeMo Gym")
+        console.print("no benchmarks: --search-dir names a folder with `benchmarks`, such as a clone of NeMo Gym")
         return
     ready = [facts for facts in found if not facts.problem]
     others = [facts for facts in found if facts.problem]

@@ -140,5 +140,6 @@ async def require_run(bus: Bus, run: str) -> None:
     runs = Runs(bus)
     if not await runs.exists(run):
         names = [record.run for record in (await runs.records())[:10]]
-        known = f"the newest are {', '.join(names)}" if names else "no run is stored"
+        listed = f"the newest are {', '.join(names)}" if len(names) > 1 else f"there is only {''.join(names)}"
+        known = listed if names else "no run is stored"
         raise UsageError(f"run {run!r} not found; {known}")

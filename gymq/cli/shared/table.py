@@ -95,7 +95,7 @@ def rate_table(name: str, agent: AgentSnapshot, ks: Sequence[int] | None = None)
         lines.append("majority@k: mean reward of the answer that most of the first k rollouts give")
     if agent.no_answer is not None:
         lines.append(f"{agent.no_answer:.1f} % of the rollouts have no answer")
-    table = listing(f"rates of {name}, in %", "k", *numbers, numbers=numbers, caption="\n".join(lines))
+    table = listing(f"pass@k of {name} (%)", "k", *numbers, numbers=numbers, caption="\n".join(lines))
     for k in sorted(agent.pass_at_k) if ks is None else ks:
         estimate = agent.pass_at_k.get(k)
         interval = None if estimate is None else estimate.interval

@@ -143,8 +143,10 @@ def _class_in(module: ModuleType, base: type[Worker], class_name: str, wanted: s
         and value.__module__ == module.__name__
         and not name.startswith("_")
     ]
-    if len(found) != 1:
-        names = ", ".join(value.__name__ for value in found) or "none"
+    if not found:
+        raise WorkerNotFound(f"{wanted} defines no class derived from gymq.{base.__name__}")
+    if len(found) > 1:
+        names = ", ".join(value.__name__ for value in found)
         raise WorkerNotFound(
             f"{wanted}: expected one class derived from gymq.{base.__name__}, found {names}; name it as {wanted}:Class"
         )

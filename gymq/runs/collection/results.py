@@ -88,8 +88,10 @@ class RunResult:
         Raises:
             ImportError: pandas is not installed.
         """
-        import pandas
-
+        try:
+            import pandas
+        except ImportError:
+            raise ImportError("a data frame needs pandas, which is not installed: pip install pandas") from None
         done = [_columns(record) for record in self.rollouts]
         keys = {(line["task"], line["rollout"]) for line in done}
         failed = {}

@@ -29,7 +29,7 @@ _ANSWER = "This is a simulated answer."
 
 
 class SimulatedModel(gymq.Model):
-    """Plays the solution or the mistake that a row brings along, or answers without sense."""
+    """Replay the row's solution or mistake, or a fixed text."""
 
     class Options(gymq.WorkerOptions):
         seed: int = 0
