@@ -98,7 +98,7 @@ lint: $(VENV)/installed-dev .venv/types/gymq/workers
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 
-# Four processes on two cores, since tests wait more than they compute. The scenarios of chaos need the machine for
+# Three processes on two cores, since tests wait more than they compute. The scenarios of chaos need the machine for
 # themselves. Compiled first: hundreds of processes import these, and where PYTHONDONTWRITEBYTECODE is set each would
 # compile them again.
 unit: $(VENV)/installed-dev
