@@ -104,7 +104,7 @@ def families(found: Overview) -> Iterator[Metric]:
         for name, agent in run.agents.items():
             of = [run.run, name]
             rewarded.add_metric(of, agent.rollouts)
-            for failure_class, count in agent.failures.items():
+            for failure_class, count in agent.failed_attempts.items():
                 failed.add_metric([*of, failure_class], count)
             if agent.mean_reward is not None:
                 reward.add_metric(of, agent.mean_reward.value)

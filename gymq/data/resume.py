@@ -113,7 +113,7 @@ class Resume:
     def num_failed(self) -> tuple[int, int]:
         """Return how many rollouts failed and have no result, and how many of these may not be retried."""
         left = [key for key in self.failed_before if key not in self.done]
-        return len(left), sum(not self._may_run(*key) for key in left)
+        return len(left), sum(not self.may_run(*key) for key in left)
 
     def failed(self, failures: LineSource) -> list[FailureGroup]:
         """Group the rollouts that failed and have no result by the class of their last failure, the largest first."""
@@ -137,12 +137,13 @@ class Resume:
         for row in read_rows(self._materialised):
             if (row.task_index, row.rollout_index) in self.done:
                 continue
-            if not self._may_run(row.task_index, row.rollout_index):
+            if not self.may_run(row.task_index, row.rollout_index):
                 continue
             attempts, _ = self._attempts.of(row.task_index, row.rollout_index)
             yield _stamped(row, attempts) if attempts else row
 
-    def _may_run(self, task_index: int, rollout_index: int) -> bool:
+    def may_run(self, task_index: int, rollout_index: int) -> bool:
+        """Return whether a rollout without a result may be attempted, by its failures before this start."""
         attempts, terminal = self._attempts.of(task_index, rollout_index)
         return not terminal and attempts < self._max_attempts
 

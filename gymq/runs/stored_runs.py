@@ -30,12 +30,13 @@ class RunOverview(msgspec.Struct, frozen=True):
     updated_at: float | None  # Unix time of the checkpoint; None: no rollout has ended yet
     num_rollouts: int | None  # in all; None: unknown
     num_rewarded: int
-    failures: dict[str, int]  # failed attempts, by failure class
+    failures: dict[str, int]  # rollouts whose outcome is a failure, by its class
     mean_reward: float | None
     models: list[str]  # what answers behind the policy
     agents: dict[str, AgentSnapshot]
     note: str = ""  # what people say about it
     tags: list[str] = []
+    num_failed_attempts: int = 0  # those that a later outcome replaced count too
 
 
 def run_overview(record: Run, checkpoint: Profile | None) -> RunOverview:
@@ -60,6 +61,7 @@ def run_overview(record: Run, checkpoint: Profile | None) -> RunOverview:
         agents=agents,
         note=record.note,
         tags=record.tags,
+        num_failed_attempts=sum(sum(agent.failed_attempts.values()) for agent in agents.values()),
     )
 
 
@@ -71,7 +73,7 @@ class RunProgress(msgspec.Struct, frozen=True):
     num_rollouts: int | None  # in all; None: unknown, for runs submitted row by row
     num_stored: int  # rollouts that have an outcome, failures included
     num_rewarded: int  # outcomes with a reward, as of the profiler's last checkpoint
-    num_failures: int  # failed attempts, as of the same
+    num_failures: int  # outcomes without one, as of the same
     mean_reward: float | None
     models: list[str]  # what answers behind the policy
     paused: bool = False  # agents start none of its rollouts

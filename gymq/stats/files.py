@@ -117,8 +117,9 @@ def read_statistics(
             failure = _decoded(_decode_failure, where, line)
             if failure.task_index is None or failure.rollout_index is None or failure.agent_ref is None:
                 continue  # a refused row of the input, without a rollout
-            profile.add_failure(
-                pooled or failure.agent_ref.name,
+            agent = pooled or failure.agent_ref.name
+            is_last = profile.add_failure(
+                agent,
                 failure.task_index,
                 failure.rollout_index,
                 failure_class=failure.failure_class,
@@ -126,6 +127,8 @@ def read_statistics(
                 num_rollouts=counts[failure.task_index],
                 order=failure.sequence,
             )
+            if not is_last:
+                profile.count_attempt(agent, failure.failure_class)
         if report is not None:
             _write_report(report, inputs, results, allow_partial=allow_partial)
     return RunStatistics(profile, truncated)

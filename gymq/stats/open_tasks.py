@@ -21,6 +21,8 @@ class Failed(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
     order: int  # a later attempt has a larger one
     final: bool  # no further attempt can follow
+    agent: str = ""
+    failure_class: str = ""  # empty: an earlier version saved it
 
 
 class _Task(msgspec.Struct, array_like=True):
@@ -76,6 +78,11 @@ class OpenTasks(msgspec.Struct):
             return False
         task.failed[rollout_index] = rollout
         return True
+
+    def failure_of(self, task_index: int, rollout_index: int) -> Failed | None:
+        """Return the last failure of a rollout of an open task; None if it has none, or a reward."""
+        task = self.open.get(task_index)
+        return None if task is None else task.failed.get(rollout_index)
 
     def closed_with(self, task_index: int) -> int | None:
         """Return the number of rollouts with which a task was complete; None if it is incomplete."""

@@ -35,7 +35,7 @@ class AgentSnapshot(msgspec.Struct, frozen=True):
 
     rollouts: int  # with a reward
     tasks: int  # with at least one such rollout
-    failures: dict[str, int]  # by failure class
+    failures: dict[str, int]  # rollouts whose outcome is a failure, by its class
     max_k: int  # largest number of rollouts of a task
     mean_reward: Estimate | None
     pass_at_k: dict[int, Estimate]
@@ -44,6 +44,7 @@ class AgentSnapshot(msgspec.Struct, frozen=True):
     no_answer: float | None  # None where no rollout has an answer
     fields: dict[str, FieldStats] = msgspec.field(name="members")
     fields_left_out: int = msgspec.field(name="members_left_out")
+    failed_attempts: dict[str, int] = {}  # by failure class; those that a later outcome replaced count too
 
 
 class ProfileSnapshot(msgspec.Struct, frozen=True):
@@ -87,6 +88,7 @@ class _Agent(msgspec.Struct):
     fields_left_out: int = msgspec.field(name="members_left_out", default=0)
     without_answer: int = 0
     failures: dict[str, int] = {}
+    failed_attempts: dict[str, int] = {}
 
 
 class _State(msgspec.Struct):
@@ -166,8 +168,10 @@ class RunningProfile:
         if not is_usable(reward):
             raise ValueError(f"rollout {(task_index, rollout_index)}: the reward is {reward}, not a usable number")
         scored = Scored(agent, float(reward), _answer_key(answer))
+        replaced = self._state.tasks.failure_of(task_index, rollout_index)
         if not self._state.tasks.add(task_index, rollout_index, scored, num_rollouts):
             return False
+        self._forget(replaced)
         totals = self._agent(agent)
         totals.reward.add(float(reward))
         totals.without_answer += answer is None
@@ -188,7 +192,7 @@ class RunningProfile:
         num_rollouts: int | None = None,
         order: int = 0,
     ) -> bool:
-        """Add a failed attempt at a rollout.
+        """Add a failed attempt at a rollout, which takes the place of an earlier one.
 
         Args:
             agent: who made it.
@@ -204,12 +208,21 @@ class RunningProfile:
             False if this attempt, a later one or a reward was there before, or the task is folded already; then
             nothing is counted.
         """
-        if not self._state.tasks.add(task_index, rollout_index, Failed(order, final), num_rollouts):
+        failed = Failed(order, final, agent, failure_class)
+        replaced = self._state.tasks.failure_of(task_index, rollout_index)
+        if not self._state.tasks.add(task_index, rollout_index, failed, num_rollouts):
             return False
+        self._forget(replaced)
         failures = self._agent(agent).failures
         failures[failure_class] = failures.get(failure_class, 0) + 1
+        self.count_attempt(agent, failure_class)
         self._fold(self._state.tasks.close_if_complete(task_index))
         return True
+
+    def count_attempt(self, agent: str, failure_class: str) -> None:
+        """Count a failed attempt, whether or not it is the outcome of its rollout."""
+        attempts = self._agent(agent).failed_attempts
+        attempts[failure_class] = attempts.get(failure_class, 0) + 1
 
     def note_duration(self, slow: Slow) -> None:
         """Keep a rollout or failed attempt if it is among the slowest; of several attempts, the slowest."""
@@ -254,6 +267,14 @@ class RunningProfile:
     def _agent(self, name: str) -> _Agent:
         return self._state.agents.setdefault(name, _Agent())
 
+    def _forget(self, failure: Failed | None) -> None:
+        """Stop counting a failure that another outcome replaces."""
+        if failure is not None and failure.failure_class:
+            failures = self._agent(failure.agent).failures
+            failures[failure.failure_class] -= 1
+            if not failures[failure.failure_class]:
+                del failures[failure.failure_class]
+
     def _fold(self, rollouts: Mapping[str, Sequence[Scored]]) -> None:
         for agent, scored in rollouts.items():
             self._agent(agent).folded.fold(scored, self._state.pass_threshold)
@@ -281,6 +302,7 @@ def _snapshot(
         no_answer=PERCENT * agent.without_answer / rollouts_scored if has_answers else None,
         fields={name: totals.stats(single=rollouts_scored == 1) for name, totals in fields.items()},
         fields_left_out=agent.fields_left_out,
+        failed_attempts=dict(agent.failed_attempts),
     )
 
 

@@ -14,6 +14,7 @@ import termios
 import threading
 import time
 import types
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TypeVar
@@ -266,7 +267,7 @@ async def test_the_kernel_of_a_notebook_updates_one_line(monkeypatch: pytest.Mon
 
 
 def test_everything_that_is_known_is_on_the_line():
-    progress = Progress(total=3600, done=32, failed=3, failures={"judge_failed": 2, "stale": 1}, in_flight=64)
+    progress = Progress(total=3600, done=32, failures=Counter({"judge_failed": 2, "stale": 1}), in_flight=64)
     for task in range(32):
         progress.rewards.add(task, 1, float(task % 2))
     progress.retried, progress.model_retries = 2, 40

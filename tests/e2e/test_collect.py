@@ -168,11 +168,23 @@ async def test_failures_have_a_file_of_their_own_and_no_reward(desk: Desk) -> No
 async def test_what_failed_is_tried_again_at_the_next_start_and_ends_in_the_output_once(desk: Desk) -> None:
     desk.write_input([row("plain"), row("fails", script={"model_fails": 4})])
     assert (await desk.collect()).failed == 1
-    assert (await desk.collect()).failed == 0
+    again = await desk.collect()
+    assert (again.failed, again.failures) == (0, {})
     assert (await desk.collect()).failed == 0
     assert keys(desk.output) == [(0, 0), (1, 0)]
+    agent = read_statistics(desk.files).profile.snapshot().agents["asker"]
+    assert (agent.failures, agent.failed_attempts) == ({}, {"model_failed": 1})
     assert desk.calls() == 1 + 5
     assert len(await desk.cluster.stored(desk.run())) == 2
+
+
+async def test_failures_that_came_while_no_collection_ran_are_not_those_of_the_next(desk: Desk) -> None:
+    desk.write_input([row("fails", script={"model_fails": 4})])
+    before = await desk.collect()
+    assert (before.failed, before.retried) == (1, 2)
+    desk.files.failures.write_bytes(b"")  # as after a stop: stored, but not read
+    again = await desk.collect()
+    assert (again.done, again.failures, again.retried) == (1, {}, 1)
 
 
 async def test_what_failed_for_good_is_not_tried_again(desk: Desk) -> None:
@@ -690,7 +702,7 @@ async def test_tasks_that_somebody_removed_are_not_waited_for(desk: Desk, monkey
     await until(lambda: collection.progress.done == 1)
     await desk.cluster.js.api("STREAM.PURGE.TASKS", {"filter": subjects.tasks_of_run(desk.run())})
     progress = await running
-    assert (progress.done, progress.failed) == (1, 1)
+    assert (progress.done, progress.failed, progress.total) == (1, 0, 2)
     assert "1 rollouts left the queue without an outcome" in collection.warnings[0]
 
 

@@ -196,15 +196,18 @@ def test_a_failure_that_may_be_tried_again_keeps_its_task_open_until_the_reward_
     snapshot = running.snapshot()
     assert snapshot.open_tasks == 0
     assert snapshot.agents[AGENT].rollouts == 2
-    assert snapshot.agents[AGENT].failures == {"no_worker": 1}
+    assert (snapshot.agents[AGENT].failures, snapshot.agents[AGENT].failed_attempts) == ({}, {"no_worker": 1})
 
 
-def test_each_failed_attempt_counts_once() -> None:
+def test_each_failed_attempt_counts_once_and_a_failed_rollout_by_its_last() -> None:
     running = RunningProfile()
+    running.add_failure(AGENT, 0, 0, order=-1, failure_class="judge_failed", final=False)
+    running = RunningProfile.from_state(running.state())
     orders = (0, 0, 1, 0, 2)
     added = [running.add_failure(AGENT, 0, 0, order=o, failure_class="no_worker", final=False) for o in orders]
     assert added == [True, False, True, False, True]
-    assert running.snapshot().agents[AGENT].failures == {"no_worker": 3}
+    agent = running.snapshot().agents[AGENT]
+    assert (agent.failures, agent.failed_attempts) == ({"no_worker": 1}, {"judge_failed": 1, "no_worker": 3})
 
 
 def test_a_failure_after_the_reward_is_not_counted() -> None:

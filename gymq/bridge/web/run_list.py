@@ -71,8 +71,8 @@ class RunList:
 
     async def _row(self, record: Run, queued: Queued) -> RunRow:
         overview = run_overview(record, await read_profile(self._bus.js, record.run))
-        num_stored = overview.num_rewarded
-        if num_stored != record.num_rollouts:  # failures are counted by attempts
+        num_stored = overview.num_rewarded + sum(overview.failures.values())
+        if num_stored != record.num_rollouts:  # some may have come since the checkpoint
             num_stored = await self._runs.num_stored(record.run)
         agents = list(overview.agents.values())
         first = agents[0].pass_at_k.get(1) if len(agents) == 1 else None

@@ -120,7 +120,7 @@ def _report(
         say(f"{refused}; {files.failures} names the line and the problem")
     if progress.failed:
         _print_failures(collection)
-    return 3 if progress.failed or progress.refused else 0
+    return 3 if progress.done < progress.total or progress.refused else 0
 
 
 def _print_failures(collection: Collection) -> None:
@@ -139,10 +139,11 @@ def _print_failures(collection: Collection) -> None:
 def _stopped(collection: Collection) -> str:
     """Return why a run was stopped, and how it is continued."""
     progress = collection.progress
-    left = progress.total - progress.done - progress.failed
+    left = progress.total - progress.finished
+    in_flight = f" ({progress.in_flight:,} are in flight)" if progress.in_flight else ""
     return (
-        f"stopped: {collection.stopped}; {left:,} of {progress.total:,} rollouts were not collected. Fix the cause "
-        "and run the same command again to resume; --max-failures changes when a run is stopped"
+        f"stopped: {collection.stopped}; {left:,} of {progress.total:,} rollouts were not collected{in_flight}. Fix "
+        "the cause and run the same command again to resume; --max-failures changes when a run is stopped"
     )
 
 

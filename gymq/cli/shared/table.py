@@ -19,14 +19,14 @@ NOT_TRAINED = ("simulated_model", "replay_model")
 def run_table(runs: Sequence[RunProgress], *, num_runs: int) -> Listing:
     """Return a table of the runs, whose caption says how many more there are."""
     caption = f"the newest {len(runs)} of {num_runs} runs" if num_runs > len(runs) else None
-    numbers = ("done", "failures", "reward")
+    numbers = ("finished", "failed", "reward")
     table = listing("runs", "run", "started", *numbers, "policy", numbers=numbers, names=("started",), caption=caption)
     for run in runs:
-        done = f"{run.num_stored:,}"
+        finished = f"{run.num_stored:,}"
         table.add_row(
             run.run,
             shown_time(run.created_at),
-            (done if run.num_rollouts is None else f"{done} of {run.num_rollouts:,}")
+            (finished if run.num_rollouts is None else f"{finished} of {run.num_rollouts:,}")
             + (", paused" if run.paused else ""),
             shown_count(run.num_failures),
             shown_number(run.mean_reward),

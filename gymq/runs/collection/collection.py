@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
 
@@ -80,6 +81,7 @@ class Collection:
         self._cancelled_at: float | None = None
         self._replaceable: dict[Key, int] = {}
         self._known_failures: set[int] = set()
+        self._failed: dict[Key, str] = {}  # with the class of the failure; those that are retried now are not
         self._limit: FailureLimit | None = None  # once the outcomes of earlier starts are read
         self._agents: set[str] = set()  # that have tasks of this run
         self._unserved: dict[str, int] = {}  # how often in succession each of them did not answer
@@ -112,8 +114,6 @@ class Collection:
             if self._cancelled_at is not None:
                 raise refusal(self._options, f"run {manifest.run} was cancelled")
             await self._collect(manifest)
-        if not self.stopped:
-            self.progress.failed = self.progress.total - self.progress.done
         return self.progress
 
     async def _collect(self, manifest: Manifest) -> None:
@@ -135,6 +135,8 @@ class Collection:
         await self._find_queued(resume)
         await self._catch_up(resume, output, failures)
         self.progress.before = self.progress.done = len(resume.done)
+        for key in await asyncio.to_thread(self._retried, resume):
+            self._note_failed(key, None)
         if self._is_resumed:
             self._report(await asyncio.to_thread(self._how_far, resume))
         self._limit = FailureLimit(
@@ -154,6 +156,7 @@ class Collection:
         if self._all_submitted and not self._in_flight:
             self.stopped = ""  # that was the end of the run anyway
         self.failed = await asyncio.to_thread(resume.failed, JsonlFile(self.files.failures))
+        self.progress.failures = Counter({group.failure_class: group.num_rollouts for group in self.failed})
 
     def _resume(self) -> Resume:
         for path in (self.files.output, self.files.failures):
@@ -181,6 +184,10 @@ class Collection:
         if num_final:
             sentence += f", {num_final:,} failed for good"
         return sentence
+
+    def _retried(self, resume: Resume) -> list[Key]:
+        """Return the failed rollouts that are in flight again, or will be."""
+        return [key for key in self._failed if key in self._in_flight or resume.may_run(*key)]
 
     async def _find_queued(self, resume: Resume) -> None:
         """Find the tasks of an earlier start that are still queued, so that they are not submitted twice."""
@@ -336,6 +343,7 @@ class Collection:
             if not resume.done.add(*key):
                 return
             output.write(output_row(outcome, self._options.token_ids))
+            self._note_failed(key, None)
             progress.done += 1
             progress.rewards.add(outcome.task_index, resume.num_rollouts(outcome.task_index), outcome.reward)
             used = tokens_used(outcome.response)
@@ -345,19 +353,28 @@ class Collection:
                 self._limit.note_success()
         else:
             self._replaceable[key] = sequence
+            self._note_failed(key, str(outcome.failure_class))
             resume.failed_before.add(*key)
             if sequence in self._known_failures:
                 return
             self._known_failures.add(sequence)
             failures.write(failure_row(outcome, sequence, self._options.token_ids))
-            progress.failed += 1
-            name = str(outcome.failure_class)
-            progress.failures[name] = progress.failures.get(name, 0) + 1
             if self._limit is not None and not self.stopped:
                 self.stopped = self._limit.note_failure(outcome)
                 self._room.set()
-        progress.retried += outcome.attempt
+        if self._limit is not None:  # otherwise it was made before this start
+            progress.retried += outcome.attempt
         progress.last_change = time.monotonic()
+
+    def _note_failed(self, key: Key, failure_class: str | None) -> None:
+        """Note the failure that a rollout has now; None: it has a result, or is retried."""
+        before = self._failed.pop(key, None)
+        if before is not None:
+            self.progress.failures[before] -= 1
+            self.progress.failures = +self.progress.failures  # without a class that no rollout has any more
+        if failure_class is not None:
+            self._failed[key] = failure_class
+            self.progress.failures[failure_class] += 1
 
 
 class _FailureSequence(msgspec.Struct):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from dataclasses import dataclass, field
 
 from gymq.bus.rpc.process_reports import SlowestCall, TokenCount
@@ -21,9 +22,8 @@ class Progress:
     submitted: int = 0
     in_flight: int = 0  # submitted, here or by an earlier start, and without an outcome
     done: int = 0
-    failed: int = 0
     refused: int = 0  # rows of the input that cannot be used
-    failures: dict[str, int] = field(default_factory=dict)
+    failures: Counter[str] = field(default_factory=Counter)  # rollouts that failed and are not retried now, by class
     rewards: RunningReward = field(default_factory=RunningReward)  # of the whole run
     input_tokens: int = 0  # of the rollouts that finished since this start
     output_tokens: int = 0
@@ -36,6 +36,10 @@ class Progress:
     started: float = field(default_factory=time.monotonic)
     viewer_url: str | None = None  # of the run in the viewer, where one runs
     last_change: float = field(default_factory=time.monotonic)
+
+    @property
+    def failed(self) -> int:
+        return self.failures.total()
 
     @property
     def finished(self) -> int:

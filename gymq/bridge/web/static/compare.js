@@ -39,7 +39,7 @@ function numbers(agents, runs, views) {
   const shown = (agent) => (agents.length > 1 ? [...new Set([ks(agent)[0], ks(agent).at(-1)])].filter(Boolean) : ks(agent));
   const withInterval = (estimate) => (estimate ? `${percent(estimate.value)}${estimate.interval ? ` (${decimals(estimate.interval.low, 1)} to ${decimals(estimate.interval.high, 1)})` : ""}` : "–");
   const row = (name, cell) => [name, ...views.map(cell)];
-  const rows = [row("rewarded", (view) => count(view.overview.num_rewarded)), row("failed attempts", (view) => count(failures(view))),
+  const rows = [row("rewarded", (view) => count(view.overview.num_rewarded)), row("failed", (view) => count(failures(view))),
     row("mean reward", (view) => decimals(view.overview.mean_reward)),
     ...agents.flatMap((agent) => shown(agent).map((k) => row(agents.length > 1 ? `${agent}: pass@${k}` : `pass@${k}`, (view) => withInterval(view.overview.agents[agent]?.pass_at_k[k])))),
     row("policy", (view) => view.overview.models.join(", "))];

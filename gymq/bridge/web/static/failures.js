@@ -25,7 +25,7 @@ export function failureList(box, run, view, signal) {
 
 function classes(run, failures) {
   const sorted = Object.entries(failures).sort((a, b) => b[1] - a[1]);
-  return [el("h2", null, "Failed attempts by class"), sorted.length
+  return [el("h2", null, "Failed rollouts by class"), sorted.length
     ? el("div", { class: "chips" }, sorted.map(([name, number]) => el("a", { class: "chip bad", href: address(["run", run], { failure: name }) }, `${name} ${count(number)}`)))
     : el("p", { class: "quiet" }, "no failures")];
 }

@@ -89,7 +89,7 @@ class Rate {
   constructor() { this.noted = []; }
 
   note(view) {
-    const done = view.overview.num_rewarded + Object.values(view.overview.failures).reduce((sum, one) => sum + one, 0);
+    const done = view.overview.num_rewarded + view.overview.num_failed_attempts;
     this.noted.push([view.overview.updated_at, done]);
     this.noted = this.noted.slice(-15);
   }
@@ -123,7 +123,7 @@ function drawNumbers(box, view, rate) {
     ["mean reward", decimals(overview.mean_reward), interval(only?.mean_reward, decimals)],
     only ? ["pass@1", percent(only.pass_at_k["1"]?.value), interval(only.pass_at_k["1"], (value) => decimals(value, 1))] : null,
     only?.members.output_tokens ? ["tokens per rollout", decimals(only.members.output_tokens.mean, 0), null] : null,
-    ["failed attempts", count(failures), null],
+    ["failed", count(failures), overview.num_failed_attempts > failures ? `${count(overview.num_failed_attempts)} attempts failed` : null],
     isOpen ? ["rollouts/s", perSecond === null ? "–" : decimals(perSecond, 1), left ? `done in ${seconds(left)}` : "while you watch"] : null,
     view.state === "interrupted" ? ["missing", count(overview.num_rollouts - view.num_stored), "the same gymq collect resumes it"] : null,
     isOpen ? ["queued or in flight", count(view.num_queued), null] : null].filter(Boolean);
