@@ -95,6 +95,11 @@ def test_a_missing_input_is_refused_before_a_cluster_starts(gymq: Command, folde
     assert "input file rows.jsonl not found" in refused(collect(gymq), folder)
 
 
+def test_rows_without_an_agent_or_an_environment_are_told_the_options(gymq: Command, folder: Path) -> None:
+    said = refused(gymq("collect", "-i", "rows.jsonl"), folder)
+    assert said.endswith("no environment is given: --resources FILE.py, --config FILE or --agent NAME names one\n")
+
+
 def test_an_input_without_its_option_is_told_the_option(gymq: Command, folder: Path) -> None:
     called = gymq("collect", "--resources", "letters.py", "rows.jsonl")
     assert refused(called, folder) == "gymq: rows.jsonl is a file; --input rows.jsonl rolls out its rows\n"

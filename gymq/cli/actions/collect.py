@@ -22,6 +22,7 @@ from gymq.cli.shared.table import profile_table
 from gymq.config import Config
 from gymq.config.unknown import CONCURRENCY
 from gymq.data.materialise import MaterialiseOptions
+from gymq.data.rows import RowError
 from gymq.data.run_files import ReportFiles
 from gymq.defaults import VIEWER_URL
 from gymq.protocol.instances import Instance
@@ -51,7 +52,13 @@ async def collect_rollouts(
             steps = stack.enter_context(ExitStack())
             show = steps.enter_context(show_steps(quiet=as_json))
             show("checking the rows")
-            check_paths(options)
+            try:
+                check_paths(options)
+            except RowError as error:
+                if config.instances or options.materialise.agent_name:
+                    raise
+                hint = "no environment is given: --resources FILE.py, --config FILE or --agent NAME names one"
+                raise UsageError(f"{error}\n{hint}") from None
 
             async def probe(specs: Sequence[Instance]) -> None:
                 if not await asyncio.to_thread(has_all_rollouts, options):
