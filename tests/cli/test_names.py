@@ -28,8 +28,9 @@ def commands(cluster: Finished) -> dict[str, tuple[list[object], list[str]]]:
     run, config = cluster.run, cluster.config
     return {
         "list": (["list", "resources"], worker_names("resources")),
-        "status": (["status"], [run, "letters_agent", "policy_model", "letters.py", "simple_agent", "DEAD_LETTERS"]),
-        "top": (["top", "--once", "--interval", 0.2], [run, "letters_agent", "policy_model", "resources"]),
+        # Of the runs these two list the newest only, which may be those of other tests.
+        "status": (["status"], ["letters_agent", "policy_model", "letters.py", "simple_agent", "DEAD_LETTERS"]),
+        "top": (["top", "--once", "--interval", 0.2], ["letters_agent", "policy_model", "resources"]),
         "rollouts": (["rollouts"], [run]),
         "rollouts of a run": (["rollouts", "--run", run], [run]),
         "failed": (["rollouts", "--run", run, "--failed"], [run, "judge_failed", "verify"]),
