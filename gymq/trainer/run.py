@@ -365,7 +365,7 @@ class TrainingRun:
             await hook(policy_version)
         loop = asyncio.get_running_loop()
         give_up = loop.time() + deadline_s
-        nobody = f"none answered within {deadline_s:g} s"
+        no_replica = f"none answered within {deadline_s:g} s"
         while True:
             pushed = await push(
                 self._bus,
@@ -382,12 +382,12 @@ class TrainingRun:
             if pushed.confirmed or pushed.missing or loop.time() >= give_up:
                 break
             if not await is_running(self._bus, self.model, "models"):
-                nobody = "none is running; one that starts loads them"
+                no_replica = "none is running; one that starts loads them"
                 break
             # The replicas were too busy to answer in time. A push that is repeated counts once.
         if not pushed.confirmed:
             reasons = "; ".join(f"{worker}: {reason}" for worker, reason in pushed.missing.items())
-            raise PushError(f"no replica of {self.model} has loaded {policy_version!r}: {reasons or nobody}")
+            raise PushError(f"no replica of {self.model} has loaded {policy_version!r}: {reasons or no_replica}")
         self.policy_version = policy_version
         for hook in self._after_update:
             await hook(policy_version)

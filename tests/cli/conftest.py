@@ -43,7 +43,7 @@ class Letters(gymq.Resources[Row]):
     async def verify(self, request):
         if request.row.answer == "?":
             asleep = gymq.JudgeFailed("the judge is asleep")
-            asleep.retryable = False  # so that nobody waits for the retries
+            asleep.retryable = False  # so that no test waits for the retries
             raise asleep
         text = request.reply_text
         return gymq.Verdict(float(text == request.row.answer), extracted_answer=text, length=len(text))

@@ -32,7 +32,7 @@ def test_the_demo_ends_with_a_table_and_says_where_to_look(
     assert found.keys() == {"mcqa", "math_with_judge", "example_session_state_mgmt", "workplace_assistant"}
     assert found.total() == 225
 
-    # Nothing tells a demo that was interrupted from one that lost its last lines.
+    # A demo that was interrupted looks like one that lost its last lines.
     output = here / "runs" / "demo" / "demo.jsonl"
     output.write_bytes(b"".join(output.read_bytes().splitlines(keepends=True)[:-5]))
     run = run_of(here)

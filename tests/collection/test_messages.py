@@ -1,4 +1,4 @@
-"""What `gymq.collect` tells its caller, in the words of Python."""
+"""The errors and warnings of `gymq.collect`, in the words of Python."""
 
 import traceback
 

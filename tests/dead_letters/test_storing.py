@@ -140,7 +140,7 @@ async def test_a_task_that_was_delivered_too_often_is_a_dead_letter(cluster: Dea
     await pull.stop()
     assert (entry.letter.failure_class, entry.letter.stage) == (FailureClass.REDELIVERED_TOO_OFTEN, Stage.QUEUE)
     _, failure = await cluster.outcome(run)
-    assert failure.attempt == 0  # deliveries are no attempts
+    assert failure.attempt == 0  # a delivery is not an attempt
     assert await read_task(cluster.bus, entry.letter.body) == cluster.task(run)
 
 
