@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 from gymq.agent import Agent, Caller, Rollout, run_to_verdict
@@ -84,7 +84,7 @@ class Attempts:
             Fenced: another agent process has the task by now.
             Settled: another agent process has stored an outcome.
         """
-        async with self._working_on(task) as work:
+        with self._working_on(task) as work:
             staleness = await self._staleness_limit(task)
             if num_delivered > 1:
                 await self._check_unsettled(task)  # it may have waited since it was looked for
@@ -101,6 +101,10 @@ class Attempts:
                     rollout.check_staleness()
                     return work.verified(verdict), work.journal
                 except (BusError, Settled):
+                    raise
+                except asyncio.CancelledError:  # this process hands the task over
+                    if work.journal is not None:
+                        await work.journal.survived()
                     raise
                 except PoisonTask as error:
                     return work.failure(error), None
@@ -120,18 +124,14 @@ class Attempts:
                 await asyncio.sleep(pause_s)
                 work.attempt += 1
 
-    @asynccontextmanager
-    async def _working_on(self, task: Task) -> AsyncIterator[_Work]:
+    @contextmanager
+    def _working_on(self, task: Task) -> Iterator[_Work]:
         """Count a rollout among those in flight, and give all its calls its deadline."""
         work = _Work(task, self._worker, asyncio.get_running_loop().time() + task.timeout_s)
         current_call.set(CurrentCall(work.rollout_id, work.deadline))
         self._at_work.add(work)
         try:
             yield work
-        except asyncio.CancelledError:  # this process hands the task over
-            if work.journal is not None:
-                await work.journal.survived()
-            raise
         finally:
             self._at_work.discard(work)
             if work.clearing is not None:
