@@ -131,7 +131,7 @@ class NemoGym:
         if self._logs.tokenizer is None:
             raise TrainerError("call set_tokenizer before run_rollouts")
         if not nemo_gym_examples:
-            raise TrainerError("there are no rows to roll out")
+            raise TrainerError("run_rollouts needs at least one row")
         for number, row in enumerate(nemo_gym_examples, 1):
             if ROW_NUMBER not in row:
                 raise TrainerError(f"row {number} has no `{ROW_NUMBER}`")
