@@ -61,7 +61,7 @@ async def test_rows_that_cannot_be_given_back_are_refused(world: World, run: str
         with pytest.raises(TrainerError, match="call set_tokenizer before"):
             await anext(environment.run_rollouts(rows_of(world, 1), TIMER))
         environment.set_tokenizer(object())
-        with pytest.raises(TrainerError, match="there are no rows"):
+        with pytest.raises(TrainerError, match="at least one row"):
             await anext(environment.run_rollouts([], TIMER))
         with pytest.raises(TrainerError, match="row 1 has no `_rowidx`"):
             await anext(environment.run_rollouts([world.row()], TIMER))
