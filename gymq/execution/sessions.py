@@ -69,7 +69,7 @@ class ResourcesSession:
     @property
     def is_busy(self) -> bool:
         """Return whether it works on something, or something waits for that."""
-        return self._lock.locked() or bool(self._running)
+        return self._lock.locked() or any(not running.task.done() for running in self._running.values())
 
     async def seed(self, row: bytes) -> None:
         resources = self._owner.resources

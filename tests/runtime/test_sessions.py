@@ -23,7 +23,7 @@ from gymq.protocol.messages import (
     Verified,
     Verify,
 )
-from gymq.resources import Verdict
+from gymq.resources import Verdict, awaited
 from gymq.testing import Harness, prompt, reply
 from tests.support.waiting import DEADLINE_S, until
 
@@ -101,7 +101,7 @@ class Counter(gymq.Resources[Row, dict[str, int]]):
 
     async def verify(self, request: gymq.VerifyRequest[Row, dict[str, int]]) -> Verdict:
         self.events.append("verify")
-        verdict: Verdict = self.verdict()
+        verdict: Verdict = await awaited(self.verdict())
         return verdict
 
 
@@ -363,6 +363,21 @@ async def test_idle_sessions_are_closed_and_others_are_not(
     assert idle not in worker.sessions
     author.go.set()
     await running
+
+
+async def test_a_session_whose_verdict_was_cancelled_is_closed_when_it_is_idle(
+    worker: LocalResources, author: Counter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    author.verdict = author.go.wait
+    session = await opened(worker)
+    verifying = asyncio.create_task(worker.in_session(session, verify_call()))
+    await until(lambda: "verify" in author.events)
+    assert worker.sessions[session].is_busy
+    verifying.cancel()
+    await asyncio.wait([verifying])
+    monkeypatch.setattr(Counter, "session_ttl_s", -1.0)
+    await until(lambda: not worker.sessions[session].is_busy)
+    assert await worker.close_idle() == 1
 
 
 async def test_a_state_that_cannot_be_closed_keeps_no_other_from_being_closed(
