@@ -706,6 +706,37 @@ async def test_tasks_that_somebody_removed_are_not_waited_for(desk: Desk, monkey
     assert "1 rollouts left the queue without an outcome" in collection.warnings[0]
 
 
+async def test_tasks_that_wait_for_room_in_the_server_are_waited_for(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("collection", "progress"):
+        monkeypatch.setattr(f"gymq.runs.collection.{module}.STALLED_AFTER_S", 0.1)
+    desk.write_input([row("a"), row("b")])
+    collection = desk.collection()
+    submit, look = collection._queue.submit, collection._give_up_lost
+    has_room = asyncio.Event()
+    num_looks = 0
+
+    async def submit_late(task: Task, **options: Any) -> None:
+        if task.task_index:
+            await has_room.wait()
+        await submit(task, **options)
+
+    async def count_looks() -> None:
+        nonlocal num_looks
+        await look()
+        num_looks += 1
+
+    monkeypatch.setattr(collection._queue, "submit", submit_late)
+    monkeypatch.setattr(collection, "_give_up_lost", count_looks)
+    running = asyncio.create_task(collection.run())
+    await until(lambda: num_looks >= 3)
+    has_room.set()
+    assert (await running).done == 2
+    assert collection.warnings == []
+    assert keys(desk.output) == [(0, 0), (1, 0)]
+
+
 @pytest.mark.parametrize("timeout_s", [0.0, -1.0, 1e9, float("nan")])
 async def test_a_time_limit_that_no_task_can_have_is_refused(desk: Desk, timeout_s: float) -> None:
     desk.write_input([row()])

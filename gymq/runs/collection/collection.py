@@ -73,6 +73,7 @@ class Collection:
         self._notified = asyncio.Event()
         self._room = asyncio.Event()
         self._in_flight: dict[Key, int | None] = {}  # with the sequence of the failure to be replaced
+        self._publishing: set[Key] = set()  # in flight, but perhaps not in the queue yet: the server may be full
         self._missing: set[Key] = set()  # in flight, but in the queue no more when it was looked at last
         self._look_again_at = 0.0
         self._submitting = True
@@ -202,10 +203,11 @@ class Collection:
 
         They count as lost when they are missing twice, since outcomes are read in between.
         """
-        if await self._queue.num_queued(self.progress.run) >= len(self._in_flight):
+        published = self._in_flight.keys() - self._publishing
+        if await self._queue.num_queued(self.progress.run) >= len(published):
             return
         queued = {(task.task_index, task.rollout_index) async for _, task in self._queue.queued(self.progress.run)}
-        missing = self._in_flight.keys() - queued
+        missing = published - queued
         lost = missing & self._missing
         self._missing = missing - lost
         if lost:
@@ -265,7 +267,9 @@ class Collection:
             replaces=self._in_flight[row.task_index, row.rollout_index],
             max_staleness=self._options.max_staleness,
         )
+        self._publishing.add((row.task_index, row.rollout_index))
         await self._queue.submit(task, urgent=self._options.priority is Priority.URGENT)
+        self._publishing.discard((row.task_index, row.rollout_index))
 
     async def _follow(self, resume: Resume, output: Appender, failures: Appender) -> None:
         """Write outcomes as they arrive, until all that was submitted has one."""
