@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from gymq.workers.resources.swerl_gen.logs import Statuses, cleaned, statuses_in, statuses_of_own_parser
+from gymq.workers.resources.swerl_gen.logs import FAILURES, Statuses, cleaned, statuses_in, statuses_of_own_parser
 
 Resolution = Literal["RESOLVED_FULL", "RESOLVED_PARTIAL", "RESOLVED_NO"]
 
@@ -33,23 +33,28 @@ def resolution_of(
     Args:
         log: of the setup, of applying the edits and of the tests.
         own: what the instance's own parser wrote, if it has one.
-        hardened: a later line of pytest does not undo a failure.
+        hardened: a later line of pytest does not undo a failure, and a test that is to pass may not be skipped.
     """
     log = cleaned(log)
     if any(text in log for text in _BROKEN) or "applied patch" not in log.lower():
         return "RESOLVED_NO"
     statuses = statuses_in(log, repository, hardened) if own is None else statuses_of_own_parser(own)
-    new, old = (_share_passed(names, statuses) for names in (fail_to_pass, pass_to_pass))
+    new = _share_passed(fail_to_pass, statuses, skipped_failed=hardened)
+    old = _share_passed(pass_to_pass, statuses)
     if old < 1.0 or new == 0.0:
         return "RESOLVED_NO"
     return "RESOLVED_FULL" if new == 1.0 else "RESOLVED_PARTIAL"
 
 
-def _share_passed(names: list[str], statuses: Statuses) -> float:
+def _share_passed(names: list[str], statuses: Statuses, *, skipped_failed: bool = False) -> float:
     """Return it of those that ran.
 
-    A test that is absent failed, a skipped one does not count, and of no tests all passed.
+    A test that is absent failed, and of no tests all passed.
+
+    Args:
+        skipped_failed: whether a skipped test failed; otherwise it does not count.
     """
     passed = sum(statuses.get(name) == "PASSED" for name in names)
-    failed = sum(statuses.get(name, "FAILED") in ("FAILED", "ERROR") for name in names)
+    failures = {*FAILURES, "SKIPPED"} if skipped_failed else FAILURES
+    failed = sum(statuses.get(name, "FAILED") in failures for name in names)
     return passed / (passed + failed) if passed + failed else 1.0

@@ -243,7 +243,8 @@ def test_logs_are_read_by_repository(repository, log, statuses):
     ("log", "resolution"),
     [
         ("applied patch x\nPASSED a\nPASSED b", "RESOLVED_FULL"),
-        ("Applied patch x\nPASSED a\nSKIPPED b", "RESOLVED_FULL"),
+        ("Applied patch x\nSKIPPED a\nPASSED b", "RESOLVED_FULL"),
+        ("Applied patch x\nPASSED a\nSKIPPED b", "RESOLVED_NO"),
         ("Applied patch x\nPASSED a", "RESOLVED_NO"),
         ("PASSED a\nPASSED b", "RESOLVED_NO"),
         ("applied patch x\nPASSED a\nPASSED b\nTests Timed Out", "RESOLVED_NO"),
@@ -251,6 +252,29 @@ def test_logs_are_read_by_repository(repository, log, statuses):
 )
 def test_resolutions(log, resolution):
     assert resolution_of(log, "a/b", ["b"], ["a"]) == resolution
+
+
+SKIPS = "    import unittest\n    raise unittest.SkipTest"
+CHECKED_BY_UNITTEST = """cd /testbed
+cat > test_it.py <<'END'
+import unittest
+import code_
+class Case(unittest.TestCase):
+    def test_answer(self):
+        self.assertEqual(code_.answer(), 7)
+END
+python3 -m unittest -v test_it 2>&1 | sed -n "s/^test_answer.* ok$/PASSED t/p; s/^test_answer.* skipped.*/SKIPPED t/p"
+"""
+
+
+@pytest.mark.parametrize(("hardened", "reward"), [(True, 0.0), (False, 1.0)])
+async def test_code_that_skips_the_test_is_not_a_repair(tmp_path, hardened, reward):
+    content = "def answer():\n    return 6\n"
+    options = repository(tmp_path, {"code_.py": content.encode()})
+    row = row_over({"code_.py": content}, CHECKED_BY_UNITTEST)
+    verdict = await verify(row, solution(("code_.py", "    return 6", SKIPS)), hardened=hardened, **options)
+    assert verdict.reward == reward, verdict.fields
+    assert (await verify(row, solution(("code_.py", "    return 6", "    return 7")), **options)).reward == 1.0
 
 
 @pytest.mark.parametrize("base_dir", ["/tmp/../.old/tmp/x", "testbed", "", "/", "/usr", "/etc/x", "/a\0b"])
