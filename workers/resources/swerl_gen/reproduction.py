@@ -100,7 +100,7 @@ def _unused_string(lines: list[str]) -> str:
 
 
 def reproduces(before: list[int], after: list[int]) -> bool:
-    """Return whether the exit codes show the issue before the reference patch and not after it."""
+    """Return whether the exit codes show the issue before the reference patch and not after it, as often."""
     if not before or len(before) != len(after):
         return False
     return before[0] == ISSUE_PRESENT and after[0] == ISSUE_SOLVED

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import random
 import time
 from contextlib import suppress
 from typing import Any, ClassVar, Literal
@@ -19,6 +20,8 @@ import gymq
 from gymq.processes import ComputeLimits, CpuTimeUsedUp
 from gymq.responses import assistant_text
 from gymq.sandbox import SandboxFailed, SandboxOptions
+
+RUNS_AGAIN = 4  # of a script that seems to reproduce its issue
 
 
 class IssueRow(gymq.Row):
@@ -142,14 +145,25 @@ class SwerlGen(gymq.Resources[IssueRow]):
     ) -> tuple[list[int], list[int]]:
         """Return the exit codes of a script of the policy, before and after the reference patch.
 
+        A script that seems to reproduce the issue is run again, without and with the patch at random, so that one that
+        guesses is found out. The first code that differs is added.
+
         Raises:
             TimeoutError: they took too long.
             InvalidTask, SandboxFailed
         """
         issue = instance_of(instance)
-        before = await self._containers.exit_code(issue, image, name, script, solved=False)
-        after = await self._containers.exit_code(issue, image, name, script, solved=True)
-        return [before], [after]
+        before = [await self._containers.exit_code(issue, image, name, script, solved=False)]
+        after = [await self._containers.exit_code(issue, image, name, script, solved=True)]
+        if self.options.hardened and reproduces(before, after):
+            for _ in range(RUNS_AGAIN):
+                solved = random.choice((False, True))
+                codes = after if solved else before
+                code = await self._containers.exit_code(issue, image, name, script, solved)
+                if code != codes[0]:
+                    codes.append(code)
+                    break
+        return before, after
 
 
 def file_contents(metadata: dict[str, Any]) -> tuple[dict[str, str], bool]:

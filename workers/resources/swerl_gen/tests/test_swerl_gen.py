@@ -1,11 +1,13 @@
 import asyncio
 import json
 import os
+import random
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
+from gymq.workers.resources.swerl_gen.container import Containers
 from gymq.workers.resources.swerl_gen.edits import Void, edited_files, edits_in, patch_of, solution_of
 from gymq.workers.resources.swerl_gen.grading import resolution_of
 from gymq.workers.resources.swerl_gen.logs import statuses_in
@@ -462,3 +464,28 @@ async def test_a_script_that_runs_the_code_is_paid(tmp_path, hardened):
     script += "sys.exit(0 if code_.answer() == 7 else 2)"
     row = row_over({}, "", "repro-gen", REFERENCE)
     assert (await verify(row, reply(f"```python\n{script}\n```"), hardened=hardened, **options)).reward == 1.0
+
+
+async def test_a_script_that_guesses_is_found_out(tmp_path, monkeypatch):
+    options = repository(tmp_path, {"code_.py": b"def answer():\n    return 6\n"})
+    row = row_over({}, "", "repro-gen", REFERENCE)
+    tosses = reply("```python\nimport random, sys\nsys.exit(random.choice([0, 2]))\n```")
+    lucky = [2, 0, 2, 0]
+    codes: list[int] = []
+
+    async def exit_code(_self, _instance, _image, _name, _script, solved):
+        codes.append(lucky[len(codes)] if len(codes) < len(lucky) else 2)
+        return codes[-1]
+
+    orders = iter([False, True, True])
+    monkeypatch.setattr(random, "choice", lambda _choices: next(orders))
+    monkeypatch.setattr(Containers, "exit_code", exit_code)
+    verdict = await verify(row, tosses, **options)
+    result = verdict.fields["verification_result"]
+    assert (verdict.reward, result["return_codes_before_patch"], result["return_codes_after_patch"]) == (
+        0.0,
+        [2],
+        [0, 2],
+    )
+    codes.clear()
+    assert (await verify(row, tosses, hardened=False, **options)).reward == 1.0
