@@ -403,20 +403,31 @@ def _broken(text: str) -> str:
 
 
 def _quoted(text: str) -> bytearray:
-    """Return for each character whether it stands in a fenced block, a quoted line, or quotation marks on one line."""
+    """Return for each character whether it stands in a fenced block, a quoted line, or quotation marks on one line.
+
+    A fence that nothing closes begins no block: a reply that is quoted in part may have brought it.
+    """
     marks = bytearray(len(text))
-    fenced, start = False, 0
-    for line in text.splitlines(keepends=True):
-        beginning = line.lstrip()
-        fence = beginning.startswith("```")
-        if fenced or fence or beginning.startswith(">"):
+    lines = text.splitlines(keepends=True)
+    fences = [number for number, line in enumerate(lines) if _is_fence(line)]
+    fences = fences[: len(fences) - len(fences) % 2]
+    blocks = zip(fences[::2], fences[1::2], strict=True)
+    fenced = {number for begin, end in blocks for number in range(begin, end + 1)}
+    start = 0
+    for number, line in enumerate(lines):
+        if number in fenced or line.lstrip().startswith(">"):
             marks[start : start + len(line)] = b"\1" * len(line)
         else:
             for begin, end in _quotations(line):
                 marks[start + begin : start + end] = b"\1" * (end - begin)
-        fenced ^= fence
         start += len(line)
     return marks
+
+
+def _is_fence(line: str) -> bool:
+    """Return whether a line begins or ends a fenced block. One with further backticks is code within its line."""
+    beginning = line.lstrip()
+    return beginning.startswith("```") and "`" not in beginning.lstrip("`")
 
 
 def _quotations(line: str) -> Iterable[tuple[int, int]]:
