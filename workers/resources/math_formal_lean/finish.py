@@ -1,7 +1,8 @@
 """Whether the compiler came to the end of a program, and which axioms the theorem stands on.
 
 Lean runs code while it compiles, so a program may end the compiler with status 0 before it has reported anything.
-Commands that are put behind the program show that it was compiled to its end, and print the theorem's axioms.
+Commands that are put behind the program show that it was compiled to its end, and print the theorem's axioms. `#print`
+writes a text as it is; what `#eval` writes of one is for instances to say, and a program may bring its own.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ _COMMENT = re.compile(r"--[^\n]*")
 _RUNS_CODE = re.compile(
     r"\b(?:run_tac|run_cmd|run_elab|run_meta|by_elab|elab|elab_rules|macro|macro_rules|syntax|declare_syntax_cat|d?simproc"
     r"|d?simproc_decl|initialize|builtin_initialize|implemented_by|extern|unsafe|\w+_elab)\b|#(?:eval|exit)\b|@\[[^\]\n]{0,200}\binit\b"
+    # The compiler's own functions, also where they are opened, and its options such as `debug.skipKernelTC`.
+    r"|\bIO\b|\bLean\b(?!\s*+[34]\b)|\bSystem\s*+\.|\b\w*[fF]ileMap\b|\bdebug\u00bb?\."
 )
 # By which a proof stands on axioms, or leaves something out; looked for only where the compiler does not list axioms.
 _BRINGS_AXIOMS = re.compile(
@@ -72,7 +75,7 @@ class Finish:
     def behind(self, program: str) -> str:
         """Return the program with the commands."""
         axioms = "" if self.name is None else f"#print axioms _root_.{self.name}\n"
-        return f'{program}\n\n#eval "{self.mark} begin"\n{axioms}#eval "{self.mark} end"\n'
+        return f'{program}\n\n#print "{self.mark} begin"\n{axioms}#print "{self.mark} end"\n'
 
     def problem(self, stdout: str) -> str | None:
         """Return the error of a program that compiled: `not_finished` or `other_axioms`; None if it has none."""
@@ -100,5 +103,5 @@ class Finish:
 
     def _place(self, stdout: str) -> tuple[int, int]:
         """Return where the first mark begins and the second; negative for a missing one."""
-        begin = stdout.find(f'"{self.mark} begin"')
-        return begin, -1 if begin < 0 else stdout.find(f'"{self.mark} end"', begin)
+        begin = stdout.find(f"{self.mark} begin")
+        return begin, -1 if begin < 0 else stdout.find(f"{self.mark} end", begin)

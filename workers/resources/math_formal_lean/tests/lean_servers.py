@@ -36,7 +36,7 @@ async def serving(path: str, answer: Answer) -> AsyncIterator[tuple[str, int]]:
         await runner.cleanup()
 
 
-FINISH = re.compile(r'#eval "(\w+) begin"\n(?:#print axioms _root_\.(\S+)\n)?#eval "(\w+) end"\n\Z')
+FINISH = re.compile(r'#print "(\w+) begin"\n(?:#print axioms _root_\.(\S+)\n)?#print "(\w+) end"\n\Z')
 
 
 def printed_at_the_end(program: str) -> list[str]:
@@ -47,7 +47,7 @@ def printed_at_the_end(program: str) -> list[str]:
     begin, name, end = finish.groups()
     axioms = "propext,\n Classical.choice" + (",\n Lean.ofReduceBool" if "native_decide" in program else "")
     theorem = [] if name is None else [f"'{name}' depends on axioms: [{axioms}]"]
-    return [f'"{begin} begin"', *theorem, f'"{end} end"']
+    return [f"{begin} begin", *theorem, f"{end} end"]
 
 
 def found(program: str) -> list[tuple[int, int, str, str]]:

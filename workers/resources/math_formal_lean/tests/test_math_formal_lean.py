@@ -155,7 +155,13 @@ async def test_the_number_of_the_attempt_comes_back():
         (["exact foo -- exit 0"], "not_finished"),
         (["run_tac (IO.Process.exit 0)"], "runs_code"),
         (["rfl", 'elab "#print" : command => pure ()'], "runs_code"),
+        (["set_option debug.skipKernelTC true in", "decide +kernel"], "runs_code"),
+        (["set_option «debug».«skipKernelTC» true in decide +kernel"], "runs_code"),
+        (["rfl", "@[tactic x] def f : Lean.Elab.Tactic.Tactic := fun _ => pure ()"], "runs_code"),
+        (["rfl", "open Lean /- a -/ Meta", "@[norm_num 1] def f : NormNumExt where eval := g"], "runs_code"),
+        (["rfl", '@[app_unexpander f] def g := fun _ => do (← IO.FS.readFile "program.lean")'], "runs_code"),
         (["rfl -- run_tac is not used"], "completed"),
+        (["/- In Lean 4, a Debugger. -/", "rfl"], "completed"),
     ],
 )
 async def test_a_proof_is_compiled_to_its_end_and_stands_on_the_usual_axioms(place, tactics, status):
@@ -217,9 +223,9 @@ NAMED = Finish("N.two_add", "00")
     ],
 )
 def test_which_axioms_a_theorem_stands_on(stdout, problem):
-    assert NAMED.problem(f'"00 begin"\n{stdout}\n"00 end"\n') == problem
-    assert NAMED.problem(f'{stdout}\n"00 begin"\n') == "not_finished"
-    assert NAMED.problem(f'{stdout}\n"01 begin"\n{stdout}\n"01 end"\n') == "not_finished"
+    assert NAMED.problem(f"00 begin\n{stdout}\n00 end\n") == problem
+    assert NAMED.problem(f"{stdout}\n00 begin\n") == "not_finished"
+    assert NAMED.problem(f"{stdout}\n01 begin\n{stdout}\n01 end\n") == "not_finished"
 
 
 @pytest.mark.parametrize(
@@ -238,3 +244,8 @@ def test_the_full_name_of_a_theorem(header, statement, name):
 
 def test_each_program_has_a_mark_of_its_own():
     assert len({Finish.of("t").mark for _ in range(10)}) == 10
+
+
+def test_what_the_end_prints_is_not_for_instances_of_the_program_to_say():
+    """Lean 4.28 printed `HIJACKED mark begin` for `#eval "mark begin"` behind `instance : Repr String`."""
+    assert "#eval" not in Finish.of("t").behind("theorem t : True := trivial")
