@@ -37,8 +37,8 @@ class Gap(BaseTask):
     entry_point: str
 
     def program(self, completion: str) -> str:
-        """Return the function with its tests."""
-        return f"{self.prompt}{completion}{self.suffix}\n{self.test}\ncheck({self.entry_point})"
+        """Return the function."""
+        return f"{self.prompt}{completion}{self.suffix}"
 
 
 class CodeFim(gymq.Resources[GapRow]):
@@ -83,12 +83,13 @@ class CodeFim(gymq.Resources[GapRow]):
         if code is None:
             return _verdict(extracted_model_output=text)
         completion = completion_of(code, gap.prompt, gap.suffix)
-        status = await self._status(gap.program(completion))
+        status = await self._status(gap, completion)
         return _verdict(extracted_model_output=text, extracted_model_code=code, completion=completion, status=status)
 
-    async def _status(self, program: str) -> str:
+    async def _status(self, gap: Gap, completion: str) -> str:
         async with self._slots:
-            run = await self._runner.load(program, self.options.timeout)
+            program = gap.program(completion)
+            run = await self._runner.check(program, gap.entry_point, gap.test, self.options.timeout)
         if run.error is not None:
             return f"failed: {run.error}"
         return "passed" if run.ended else "timed out"

@@ -22,7 +22,7 @@ class Run:
 
     Attributes:
         lines: what the harness answered, one line of JSON for each call.
-        error: text of the exception that ended loading; None: it was loaded, or the process died.
+        error: text of the exception that ended loading or the test; None: there was none, or the process died.
         ended: whether the process came to its end by itself, rather than being killed or dying.
         overflowed: whether it was killed because of the size of its results.
     """
@@ -40,13 +40,16 @@ class Runner:
         self._sandbox = sandbox
         self._options = options
 
-    async def load(self, code: str, time_s: float) -> Run:
-        """Run a program to its end.
+    async def check(self, code: str, entry_point: str, test: str, time_s: float) -> Run:
+        """Load a program and check its function.
+
+        Args:
+            test: code that defines `check(candidate)`.
 
         Raises:
             SandboxFailed: nothing is known about the program.
         """
-        return await self._run(code, None, [], [], time_s, 0)
+        return await self._run(code, entry_point, test, [], [], time_s, 0)
 
     async def call(
         self,
@@ -68,12 +71,13 @@ class Runner:
         Raises:
             SandboxFailed: nothing is known about the program.
         """
-        return await self._run(code, entry_point, inputs, limits_s, time_s, output_bytes)
+        return await self._run(code, entry_point, None, inputs, limits_s, time_s, output_bytes)
 
     async def _run(
         self,
         code: str,
-        entry_point: str | None,
+        entry_point: str,
+        test: str | None,
         inputs: Sequence[Any],
         limits_s: Sequence[float],
         time_s: float,
@@ -83,6 +87,7 @@ class Runner:
         request = {
             "code": code.encode(errors="replace").decode(),
             "entry_point": entry_point,
+            "test": test,
             "inputs": inputs,
             "limits_s": limits_s,
             "mark": mark,

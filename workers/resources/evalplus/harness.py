@@ -1,9 +1,10 @@
 """Runs a program and calls one of its functions with inputs. It lies in a sandbox, and only needs the standard library.
 
-The request is JSON on stdin: `code`, `entry_point` (null: the program is only loaded), `inputs` (encoded argument
-lists), `limits_s` (seconds for each call) and `mark`. Each line of the answer is JSON on the original stdout:
-`["error", text]` if the program could not be loaded; for each call `["failed"]` or `["value", result, exact, elements,
-seconds]`; at the end `["end", mark]`. Whatever the program itself prints goes nowhere, and reading stdin fails.
+The request is JSON on stdin: `code`, `entry_point`, `test` (null, or code that defines `check(candidate)`, which gets
+the function), `inputs` (encoded argument lists), `limits_s` (seconds for each call) and `mark`. Each line of the answer
+is JSON on the original stdout: `["error", text]` if the program could not be loaded or its test failed; for each call
+`["failed"]` or `["value", result, exact, elements, seconds]`; at the end `["end", mark]`. Whatever the program itself
+prints goes nowhere, and reading stdin fails.
 """
 
 from __future__ import annotations
@@ -67,10 +68,13 @@ def main() -> None:
         answers.write(json.dumps(words) + "\n")
         answers.flush()
 
-    mark, entry_point, given = request.pop("mark"), request["entry_point"], request["inputs"]
+    mark, test, given = request.pop("mark"), request["test"], request["inputs"]
     try:
         names = _load(request["code"])
-        function = None if entry_point is None else names[entry_point]
+        function = names[request["entry_point"]]
+        if test is not None:
+            exec(compile(test, "<string>", "exec", dont_inherit=True), names)
+            names["check"](_with_plain_results(function))
     except BaseException as error:
         say("error", _text_of(error))
     else:
@@ -84,6 +88,11 @@ def _load(code: str) -> dict[str, Any]:
     module = sys.modules["solution"] = ModuleType("solution")
     exec(compile(code, "<string>", "exec", dont_inherit=True), module.__dict__)
     return module.__dict__
+
+
+def _with_plain_results(function: Any) -> Callable[..., Any]:
+    """Return the function with results of plain types only: an object of the program may equal everything."""
+    return lambda *arguments, **named: decode(encode(function(*arguments, **named)))
 
 
 def _call(function: Any, arguments: Any, limit_s: float) -> list[Any]:

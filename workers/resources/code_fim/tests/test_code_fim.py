@@ -83,6 +83,23 @@ async def test_a_process_that_ends_early_has_not_passed():
     assert found == ["timed out", "timed out"]
 
 
+EQUALS_ALL = """
+    class Any:
+        __eq__ = __le__ = __ge__ = __abs__ = __sub__ = lambda *_: True
+    class Number(int):
+        __eq__ = __hash__ = lambda *_: True
+    class Liar:
+        __class__ = property(lambda _: int)
+        __eq__ = lambda *_: True
+"""
+
+
+async def test_an_object_that_equals_everything_is_no_result():
+    kinds = ("Any()", "Number(1)", "[Number(1)]", "Liar()")
+    found = await statuses(*(f"{EQUALS_ALL}    return {kind}\n    high = low = 1\n" for kind in kinds))
+    assert [status.partition(":")[0] for status in found] == ["failed"] * len(kinds)
+
+
 async def test_output_and_files_do_not_matter():
     code = "    import os; assert set(os.listdir()) <= {'x'}; open('x', 'w').write('x'); print('x' * 10**7)\n"
     assert await statuses(code + "    high, low = max(levels), min(levels)\n") == ["passed"]
