@@ -136,3 +136,11 @@ def test_options_that_do_not_go_together_are_refused(gymq, here, judged, command
     called = gymq(*command, *arguments)
     assert called.status == 2
     assert reason in called.err
+
+
+def test_a_file_that_cannot_be_loaded_is_the_problem_and_not_its_judge(gymq, here):
+    (here / "wrong.py").write_text("import gymq.nothing\n")
+    called = gymq("config", "check", "--resources", "wrong.py", *JUDGE)
+    assert called.status == 2
+    assert "No module named 'gymq.nothing'" in called.err
+    assert "--judge-url" not in called.err

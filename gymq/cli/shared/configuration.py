@@ -162,6 +162,7 @@ def _judges(config: Config, *, given: bool, hint: str) -> list[str]:
     options = list(model_options(config))
     if given:
         if not options:
+            check_instances(config)  # what cannot be loaded has no such option either
             raise UsageError("--judge-url: no environment of this configuration has an option that names a judge")
         return [option.override(JUDGE) for option in options if option.model in (None, POLICY)]
     if all(found.name != POLICY for found in config.instances):
