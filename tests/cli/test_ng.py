@@ -5,7 +5,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import urllib.request
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 
 import pytest
@@ -146,6 +148,23 @@ def test_rows_go_to_a_head_server_elsewhere(
     assert "gymq: failed: 422: " in failed.err
     assert "1 rollout failed; the same command with +resume_from_cache=true tries again" in failed.err
     assert f"gymq: http://127.0.0.1:{port} lists no agent other_agent; there are: mcqa_simple_agent" in unknown.err
+
+
+def test_a_head_server_that_repeats_the_key_does_not_make_it_seen(here: Path, rows: Path, gymq: Command) -> None:
+    class Repeats(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(401)
+            self.end_headers()
+            self.wfile.write(f"no such key: {self.headers['Authorization']}".encode())
+
+    with HTTPServer(("127.0.0.1", 0), Repeats) as server:
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        head = ["+head_server.host=127.0.0.1", f"+head_server.port={server.server_port}", "+bridge.api_key=open-sesame"]
+        refused = gymq("ng", "collect-rollouts", *head, f"+input_jsonl_fpath={rows}", "+output_jsonl_fpath=out.jsonl")
+        server.shutdown()
+        serving.join()
+    assert "status 401: no such key: Bearer ***" in refused.err
 
 
 def test_an_entrypoint_names_a_worker(here: Path, gymq: Command) -> None:

@@ -24,7 +24,7 @@ from gymq.data.materialise import Materialisation
 from gymq.data.rows import AGENT_REF, ROLLOUT_INDEX, TASK_INDEX, RowKey
 from gymq.data.run_files import Appender, RunFiles
 from gymq.defaults import DEFAULT_WINDOW, PASS_THRESHOLD
-from gymq.redaction import redact
+from gymq.redaction import hide, redact
 from gymq.render import counted, say
 
 CONNECT_S = 30.0
@@ -44,6 +44,7 @@ def collect_from(head: Mapping[str, Any], options: Mapping[str, Any], api_key: s
         options: of `gymq collect`, as `ng.collection_of` returns them.
         api_key: of the bridge, if it wants one.
     """
+    hide(api_key or "")
     return asyncio.run(_collect(f"http://{_reachable(head['host'])}:{head['port']}", options, api_key))
 
 
