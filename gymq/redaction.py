@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -62,6 +63,16 @@ def hide(secret: str) -> None:
     """Have `redact` replace this text too, in this process from now on. Texts of fewer than 8 characters stay."""
     if len(secret) >= _MIN_CHARS:
         _hidden.add(secret)
+
+
+@contextmanager
+def hidden(secret: str) -> Iterator[None]:
+    """Hide a secret as `hide` does, until the block ends: a process has many that open something only for a while."""
+    hide(secret)
+    try:
+        yield
+    finally:
+        _hidden.discard(secret)
 
 
 def hide_credential(text: str) -> None:

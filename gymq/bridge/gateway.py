@@ -25,7 +25,7 @@ from gymq.bridge.failures import not_found
 from gymq.bridge.http import check_key, read_body
 from gymq.bridge.http_server import HttpServer
 from gymq.bridge.model_calls import Ask, answer
-from gymq.redaction import hide
+from gymq.redaction import hidden
 
 PREFIX = "/ng-rollout/{rollout}"
 CAPTURE = "/training-token-capture"
@@ -122,16 +122,16 @@ class Gateway:
         )
         rollout_id = f"r{name[:96]}-{secrets.token_hex(4)}"
         key = secrets.token_urlsafe(24)
-        hide(key)
         base_url = f"http://{self._host}:{self._server.ports[0]}/ng-rollout/{rollout_id}"
         admission = Admission(rollout_id, base_url, key)
         self._admitted[rollout_id] = (admission, ask)
-        try:
-            yield admission
-        finally:
-            del self._admitted[rollout_id]
-            for task in admission.in_flight:
-                task.cancel()
+        with hidden(key):
+            try:
+                yield admission
+            finally:
+                del self._admitted[rollout_id]
+                for task in admission.in_flight:
+                    task.cancel()
 
     def _handler(self, dialect: Dialect) -> Any:
         async def handle(request: web.Request) -> web.StreamResponse:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from gymq.agent import Rollout, Session
 from gymq.mcp.servers import require_library
-from gymq.redaction import hide
+from gymq.redaction import hidden
 from gymq.responses import FunctionCall, FunctionCallOutput, function_call
 
 if TYPE_CHECKING:
@@ -124,23 +124,23 @@ class ToolGateway:
         from mcp.server.transport_security import TransportSecuritySettings
 
         place, key = secrets.token_hex(8), secrets.token_urlsafe(24)
-        hide(key)
         offer = Offer(f"http://{self._host}:{self._port}/{place}/mcp", key, on_failure=on_failure)
         server = _server_of(rollout.params.get("tools") or [], session, offer)
         allowed = TransportSecuritySettings(allowed_hosts=[f"{self._host}:{self._port}"])
         manager = StreamableHTTPSessionManager(server, json_response=True, stateless=True, security_settings=allowed)
         ready, over = asyncio.Event(), asyncio.Event()
         running = asyncio.create_task(_run(manager, ready, over))
-        try:
-            await ready.wait()
-            self._offered[place] = (offer, manager)
-            yield offer
-        finally:
-            self._offered.pop(place, None)
-            for task in offer.in_flight:
-                task.cancel()
-            over.set()
-            await running
+        with hidden(key):
+            try:
+                await ready.wait()
+                self._offered[place] = (offer, manager)
+                yield offer
+            finally:
+                self._offered.pop(place, None)
+                for task in offer.in_flight:
+                    task.cancel()
+                over.set()
+                await running
         if offer.failure is not None:
             raise offer.failure
 

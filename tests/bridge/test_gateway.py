@@ -10,9 +10,11 @@ import pytest
 from yarl import URL
 
 import gymq
+from gymq import redaction
 from gymq.bridge import Admission, Gateway, asks_through
 from gymq.failures import RolloutError
 from gymq.protocol.messages import FailureClass
+from gymq.redaction import redact
 from gymq.testing import reply
 from tests.support.waiting import until
 
@@ -125,6 +127,14 @@ async def test_failed_calls_are_counted() -> None:
 
 def test_the_key_is_not_shown() -> None:
     assert "hush" not in repr(Admission("r", "http://h", "hush"))
+
+
+async def test_the_key_is_hidden_while_it_opens_something_and_costs_no_log_line_after_that() -> None:
+    async with Gateway() as gateway:
+        hidden_before = set(redaction._hidden)
+        async with gateway.admit("one", ask) as one:
+            assert redact(f"refused: {one.api_key}") == "refused: ***"
+        assert redaction._hidden == hidden_before
 
 
 class Outside(gymq.Agent):
