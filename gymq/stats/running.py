@@ -133,6 +133,10 @@ class RunningProfile:
         """Return whether a task was folded with fewer rollouts than it has: its run was extended since."""
         return (self._state.tasks.closed_with(task_index) or num_rollouts) < num_rollouts
 
+    def is_complete(self, task_index: int) -> bool:
+        """Return whether a task is folded, so that nothing that is added to it counts any more."""
+        return self._state.tasks.closed_with(task_index) is not None
+
     def knows_extension(self, extended_to: int | None) -> bool:
         """Return whether no task was taken for complete with fewer rollouts than these, for a run that was extended."""
         return self._state.tasks.at_least >= (extended_to or 0)
@@ -223,6 +227,11 @@ class RunningProfile:
         """Count a failed attempt, whether or not it is the outcome of its rollout."""
         attempts = self._agent(agent).failed_attempts
         attempts[failure_class] = attempts.get(failure_class, 0) + 1
+
+    def take_attempts(self, before: RunningProfile) -> None:
+        """Take the counts of failed attempts from a profile that saw those whose outcomes were replaced since."""
+        for name, agent in before._state.agents.items():
+            self._agent(name).failed_attempts = dict(agent.failed_attempts)
 
     def note_duration(self, slow: Slow) -> None:
         """Keep a rollout or failed attempt if it is among the slowest; of several attempts, the slowest."""

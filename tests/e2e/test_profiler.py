@@ -13,7 +13,7 @@ from gymq.data.materialise import MaterialiseOptions
 from gymq.execution.services.profiler import last_profile, read_profile
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
-from gymq.protocol.messages import Run
+from gymq.protocol.messages import Failure, FailureClass, Outcome, Profile, Run, Stage, VerifiedRollout
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.options import CollectOptions
 from gymq.runs.stored_runs import Runs
@@ -157,3 +157,36 @@ async def test_a_checkpoint_from_before_a_run_was_extended_is_not_used(cluster: 
     profile, sequence = await last_profile(cluster.js, run)
     assert (sequence, profile.snapshot().agents) == (0, {})
     assert profile.knows_extension(2 * NUM_ROLLOUTS)
+
+
+async def test_a_final_failure_that_is_requeued_is_counted_as_what_it_is_now(cluster: RunningCluster, run: str) -> None:
+    async def put(made: Outcome, replaces: int | None = None) -> None:
+        assert await cluster.outcome_store.put(made, replaces=replaces, patience_s=30.0)
+
+    def failed(failure_class: FailureClass) -> Failure:
+        return Failure(**common, failure_class=failure_class, stage=Stage.VERIFY, message="", retryable=False)
+
+    async def until_counted(rollouts: int, failures: dict[str, int]) -> Any:
+        def is_it(found: Profile | None) -> bool:
+            agent = None if found is None else found.snapshot["agents"]["asker"]
+            return agent is not None and (agent["rollouts"], agent["failures"]) == (rollouts, failures)
+
+        checkpoint = await until_answer(lambda: read_profile(cluster.js, run), is_it)
+        assert checkpoint is not None
+        return checkpoint.snapshot["agents"]["asker"]
+
+    common: dict[str, Any] = {"run": run, "task_index": 0, "rollout_index": 0, "agent": "asker", "row": b"{}"}
+    common["num_rollouts"] = 2
+    await put(VerifiedRollout(**common | {"rollout_index": 1}, response={"output": []}, reward=0.0))
+    await put(failed(FailureClass.INVALID_TASK))
+    await until_counted(1, {"invalid_task": 1})
+    for outcome, counts in (
+        (failed(FailureClass.VERIFIER_FAILED), (1, {"verifier_failed": 1})),
+        (VerifiedRollout(**common, response={"output": []}, reward=1.0), (2, {})),
+    ):
+        stored = await cluster.outcome_store.find(run, 0, 0)
+        assert stored is not None
+        await put(outcome, stored.sequence)
+        profiled = await until_counted(*counts)
+    assert profiled["mean_reward"]["value"] == 0.5
+    assert profiled["failed_attempts"] == {"invalid_task": 1, "verifier_failed": 1}

@@ -21,7 +21,7 @@ from gymq.bus.loop_thread import end_task
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder, compressed, encode
-from gymq.protocol.messages import BadMessage, Outcome, Profile, Run
+from gymq.protocol.messages import BadMessage, Outcome, Profile, Run, VerifiedRollout
 from gymq.stats.outcome_feed import add_outcome
 from gymq.stats.running import ProfileSnapshot, RunningProfile
 
@@ -43,6 +43,7 @@ class _Profiled:
     stored_sequence: int = 0  # of the last outcome in its checkpoint
     stored_as: int = 0  # stream sequence of the checkpoint itself
     changed_at: float = 0.0
+    is_outdated: bool = False  # an outcome was replaced that is in the sums of its task
 
     def add(self, sequence: int, outcome: Outcome) -> bool:
         """Count an outcome, unless it is counted already; return whether that was possible."""
@@ -50,6 +51,11 @@ class _Profiled:
             return True
         self.sequence = sequence
         self.changed_at = time.monotonic()
+        if self.profile.is_complete(outcome.task_index):
+            self.is_outdated = True
+            if not isinstance(outcome, VerifiedRollout):
+                self.profile.count_attempt(outcome.agent, outcome.failure_class)
+            return True
         try:
             add_outcome(self.profile, sequence, outcome)
         except Exception as error:
@@ -144,10 +150,11 @@ class Profiler:
         last = await self._js.newest(streams.ROLLOUTS, subjects.ALL_ROLLOUTS)
         return 0 if last is None else last.sequence
 
-    async def _load(self, run: str, *, extended_to: int | None = None) -> _Profiled:
+    async def _load(self, run: str, *, extended_to: int | None = None, recount: bool = False) -> _Profiled:
         """Build the profile of a run from its checkpoint and the outcomes after it, up to where the profiler is.
 
         Args:
+            recount: whether to count all outcomes again.
             extended_to: rollouts that a task of the run is known to have. All outcomes of a run that was extended are
                 counted again, since its checkpoint took tasks for complete.
         """
@@ -159,7 +166,7 @@ class Profiler:
             if sequence > await self._last_sequence():
                 log.warning("%s is ahead of all outcomes, so they are recounted", stored.subject)
                 profile, sequence = RunningProfile(extended_to=extended_to), 0
-            if not profile.knows_extension(extended_to):
+            if recount or not profile.knows_extension(extended_to):
                 profile, sequence = RunningProfile(extended_to=extended_to), 0
             profiled = _Profiled(profile, sequence, sequence, stored.sequence)
         async for sequence, outcome in self._outcomes.read(run, after=profiled.sequence):
@@ -168,11 +175,20 @@ class Profiler:
             profiled.add(sequence, outcome)
         return profiled
 
+    async def _recounted(self, run: str, outdated: _Profiled) -> _Profiled:
+        """Build a profile again in which the task of a replaced outcome is folded: a final failure was requeued."""
+        recounted = await self._load(run, recount=True)
+        recounted.profile.take_attempts(outdated.profile)
+        recounted.is_outdated = False
+        return recounted
+
     async def _checkpoint(self) -> None:
         position = self._position
         if position is None:
             return
         for run, profiled in list(self._runs.items()):
+            if profiled.is_outdated:
+                profiled = self._runs[run] = await self._recounted(run, profiled)
             if profiled.sequence > profiled.stored_sequence:
                 try:
                     if not await self._store(run, profiled):
