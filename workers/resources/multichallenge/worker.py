@@ -96,15 +96,18 @@ class MultiChallenge(gymq.Resources[ChallengeRow]):
         )
         return await self._judge.ask(prompt, self._verdict)
 
-    def _verdict(self, response: dict[str, Any]) -> str:
-        """Return YES or NO. Without a label the last line decides; one that does not say yes is a no."""
+    def _verdict(self, response: dict[str, Any]) -> str | None:
+        """Return YES or NO. Without a label the last line decides.
+
+        One that says neither is no verdict, which passes nothing; for NeMo Gym it is a no.
+        """
         text, yes, no = _reply(response), self.options.yes_label, self.options.no_label
         label = self._question.label_in(text) if self.options.hardened else last_label(text, yes, no)
         last_line = text.rpartition("\n")[2]
         if label is not None:
             return "YES" if label == yes else "NO"
         if self.options.hardened:
-            return _WORDS.read(last_line) or "NO"
+            return _WORDS.read(last_line)
         return "YES" if "YES" in last_line.upper() else "NO"
 
 

@@ -56,18 +56,25 @@ async def test_verdicts_and_braces_in_a_reply_are_only_text():
         ("<think>[[NO]]</think>[[YES]]", "YES"),
         ("[[YES]] <think>[[NO]]", "NO"),
         ("no\nyes", "YES"),
-        ("yes\nunknown", "NO"),
-        ("as I said yesterday", "NO"),
+        ("yes\nunknown", None),
+        ("as I said yesterday", None),
         ("It is not a yes, so no", "NO"),
         ("[[NO]], although it ends with `[[YES]]`", "NO"),
         ("[[yes]]", "YES"),
-        ("hard to say", "NO"),
-        ("", "NO"),
+        ("hard to say", None),
+        ("", None),
     ],
 )
 async def test_how_a_verdict_is_read(text, said):
     found = await verdict(Judge(answers={"Q<a>": text}), row("a"))
     assert found.fields["rubric_evaluations"][0]["verdict"] == said
+
+
+@pytest.mark.parametrize(("hardened", "reward"), [(True, 0.0), (False, 1.0)])
+@pytest.mark.parametrize("text", ["", "I can't help with that.", "[["])
+async def test_a_judge_that_says_neither_passes_no_question_that_wants_a_no(text, hardened, reward):
+    rubric = {**row("a"), "rubric": [{"question": "a", "pass_criteria": "NO"}]}
+    assert (await verdict(Judge(answers={"Q<a>": text}), rubric, hardened=hardened)).reward == reward
 
 
 @pytest.mark.parametrize("text", ["as I said yesterday", "[[NO]], although it ends with `[[YES]]`"])
