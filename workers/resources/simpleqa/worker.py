@@ -19,6 +19,10 @@ VERDICTS = {"A": "correct", "B": "incorrect", "C": "not_attempted"}
 _LETTER_FIRST = re.compile(r"[ABC](?!\w)")
 _LETTER = re.compile(r"(?<!\w)[ABC](?!\w)")
 _WORD = re.compile(r"(?<!\w)(?:NOT[_ ]ATTEMPTED|INCORRECT|CORRECT)(?!\w)")
+_ALONE = re.compile(r"\W*([ABC])\W*")
+_LABELLED = re.compile(r"\W*([ABC])\W*(?:[:)]|NOT[_ ]ATTEMPTED|INCORRECT|CORRECT)")
+_AT_THE_END = re.compile(r"(?<!\w)([ABC])\W*\Z")
+_ARTICLE = re.compile(r"(?<!\w)A(?= [a-z])")
 _LETTER_OF_WORD = {"CORRECT": "A", "INCORRECT": "B", "NOT_ATTEMPTED": "C", "NOT ATTEMPTED": "C"}
 
 HERE = Path(__file__).parent
@@ -78,7 +82,7 @@ class SimpleQa(gymq.Resources[FactRow]):
         judgement = await self._judge.ask(prompt, answer_text)
         if not judgement.label:
             raise gymq.JudgeFailed(f"the reply of {self.options.judge_model_server.name} has no text")
-        verdict = VERDICTS[grade_in(judgement.label)]
+        verdict = VERDICTS[(hardened_grade_in if self.options.hardened else grade_in)(judgement.label)]
         return gymq.Verdict(
             float(verdict == "correct"),
             extracted_answer=answer,
@@ -109,7 +113,28 @@ def grade_in(text: str) -> str:
         if _LETTER_FIRST.match(line):
             return line[0]
     letters = _LETTER.findall(text)
-    if letters:
-        return str(min(letters))
+    return str(min(letters)) if letters else _grade_by_words(text) or "C"
+
+
+def hardened_grade_in(text: str) -> str:
+    """Return the grade A, B or C in a judge's trimmed text; C if there is none, or several.
+
+    A letter counts that is the last line or the first, or stands before its grade at the beginning, or at the end. Then
+    the words count, and at last any letter, if all are for the same grade. The article "A" is no letter.
+    """
+    lines = [line for line in text.split("\n") if line.strip()]
+    found = (
+        _ALONE.fullmatch(lines[-1]),
+        _ALONE.fullmatch(lines[0]),
+        _LABELLED.match(lines[0]),
+        _AT_THE_END.search(lines[-1]),
+    )
+    letter = next((match[1] for match in found if match is not None), None)
+    letters = set(_LETTER.findall(_ARTICLE.sub("", text)))
+    return letter or _grade_by_words(text) or (letters.pop() if len(letters) == 1 else "C")
+
+
+def _grade_by_words(text: str) -> str | None:
+    """Return the grade that the words stand for; None without any, or if they stand for several."""
     meant = {_LETTER_OF_WORD[word] for word in _WORD.findall(text)}
-    return meant.pop() if len(meant) == 1 else "C"
+    return meant.pop() if len(meant) == 1 else None

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from gymq.workers.resources.simpleqa.worker import SimpleQa, answer_text, grade_in
+from gymq.workers.resources.simpleqa.worker import SimpleQa, answer_text, grade_in, hardened_grade_in
 
 import gymq
 from gymq.testing import Harness, prompt, reply
@@ -41,6 +41,39 @@ async def verdict(judge: Judge, said: str, row: dict[str, Any] = ROW, **options:
 )
 def test_the_grade_in_a_judges_text(text, grade):
     assert grade_in(text) == grade
+
+
+@pytest.mark.parametrize(
+    ("text", "grade"),
+    [
+        ("A", "A"),
+        ("**B**.", "B"),
+        ("(A)", "A"),
+        ("A: CORRECT", "A"),
+        ("(B) INCORRECT, although the letter A occurs", "B"),
+        ("A\nIt says what the reference says.", "A"),
+        ("A\nNo, rather:\nB", "B"),
+        ("Because it agrees.\nGrade: A", "A"),
+        ("It contains vitamin C. A", "A"),
+        ("A good guess, but wrong", "C"),
+        ("A man is named who did not do it: INCORRECT", "B"),
+        ("A town nearby, so B is the grade", "B"),
+        ("The grade is B, not A, I think", "C"),
+        ("It is not an A but a B", "B"),
+        ("CORRECT", "A"),
+        ("It is INCORRECT, quite INCORRECT.", "B"),
+        ("CORRECT or INCORRECT", "C"),
+        ("Agreed", "C"),
+    ],
+)
+def test_the_grade_that_a_judge_decides_for(text, grade):
+    assert hardened_grade_in(text) == grade
+
+
+@pytest.mark.parametrize(("hardened", "reward"), [(True, 0.0), (False, 1.0)])
+async def test_a_judge_that_begins_with_an_article_does_not_find_the_answer_correct(hardened, reward):
+    said = "A different town is named, so the answer is INCORRECT."
+    assert (await verdict(Judge(said), "Elbopol", hardened=hardened)).reward == reward
 
 
 @pytest.mark.parametrize(
