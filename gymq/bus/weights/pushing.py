@@ -32,7 +32,8 @@ from gymq.protocol.messages import BadMessage, Ping, Weights
 
 STORE_PATIENCE_S = 60.0  # for each part, while the server is away or full
 _FIRST_LOOKS = 10  # until one answers; they may be busy
-_FIRST_PAUSE_S = 0.02  # between looks at replicas that load; each is twice the one before, up to `LOOK_S`
+_FIRST_PAUSE_S = 0.01  # between looks at replicas that load; up to `LOOK_S`
+_PAUSE_SHARE = 0.125  # of the time that they have been loading, so that it is noticed soon when a short load ends
 
 _MAX_HEADER_BYTES = 100_000_000  # of a safetensors file
 
@@ -263,11 +264,11 @@ async def _confirmed(
 ) -> Pushed:
     """Ask the replicas until each has loaded the weights, refused them, or ended."""
     loop = asyncio.get_running_loop()
-    give_up = loop.time() + deadline_s
+    began = loop.time()
+    give_up = began + deadline_s
     confirmed: set[str] = set()
     refused: dict[str, str] = {}
     problems: dict[str, str] = {}
-    pause_s = _FIRST_PAUSE_S
     while True:
         for stats in await search.ask(LOOK_S, expected=replicas):
             worker, state = stats["id"], _weights_of(stats)
@@ -287,8 +288,7 @@ async def _confirmed(
                 replicas.discard(worker)  # started again it loads them before it serves
         if not waiting or loop.time() >= give_up:
             break
-        await asyncio.sleep(pause_s)
-        pause_s = min(2 * pause_s, LOOK_S)
+        await asyncio.sleep(min(LOOK_S, max(_FIRST_PAUSE_S, _PAUSE_SHARE * (loop.time() - began))))
     silent = f"not loaded within {deadline_s:g} s"
     missing = refused | {worker: problems.get(worker) or silent for worker in waiting}
     return Pushed(
