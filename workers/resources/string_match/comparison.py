@@ -102,14 +102,20 @@ def score(answer: str, expected: str, *, case_sensitive: bool = False) -> float:
     if case_sensitive:
         return EQUAL if answer.strip() == expected.strip() else 0.0
     given, wanted = normalised(answer), normalised(expected)
-    if any(form(given) == form(wanted) for form in (str, number, without_digit_comma, without_latex, as_list, states)):
+    forms = (str, number, without_digit_comma, without_latex, as_list, states)
+    if any(_same(form(given), form(wanted)) for form in forms):
         return EQUAL
     if closeness(given, wanted) > CLOSE:
         return CLOSE
     given, wanted = without_units(given), without_units(wanted)
-    if given == wanted:
+    if _same(given, wanted):
         return EQUAL
     return CLOSE if closeness(given, wanted) > CLOSE else 0.0
+
+
+def _same(given: str, wanted: str) -> bool:
+    """Return whether two forms are the same; one of which nothing is left says nothing."""
+    return given == wanted and bool(wanted.strip())
 
 
 def normalised(text: str) -> str:
