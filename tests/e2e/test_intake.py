@@ -55,6 +55,14 @@ async def test_the_row_reaches_the_outcome_as_it_was(cluster: RunningCluster, cl
     assert json.loads(outcome.row) == content
 
 
+async def test_a_row_of_a_deleted_run_is_rolled_out_again(cluster: RunningCluster, client: Client, run: str) -> None:
+    for _ in range(2):
+        await client.jetstream().publish("gym.tasks", json.dumps(submission(run, task_index=7)).encode())
+        assert list(await cluster.outcomes(run, 1)) == [(7, 0)]
+        await cluster.until_settled(run)
+        await streams.delete_run(cluster.js, run)
+
+
 async def test_the_agent_may_be_named_in_the_row(cluster: RunningCluster, client: Client, run: str) -> None:
     body = submission(run, row=row(agent_ref={"name": "asker"}))
     del body["agent"]

@@ -45,6 +45,19 @@ async def test_a_task_is_queued_once_for_each_submitter_and_failure_to_replace(b
     assert [found.replaces for _, found in [one async for one in first.queued(run)]] == [None, 7, None]
 
 
+async def test_a_run_that_was_deleted_is_opened_again_and_takes_the_same_tasks_again(
+    bus: Bus, js: JetStream, run: str
+) -> None:
+    queue = QueueClient(bus, submitter="intake")
+    for _ in range(2):
+        for client in (queue, QueueClient(bus, submitter="intake")):
+            await client.open_run(run)
+            await client.submit(task(run))
+        assert [found.task_index for _, found in [one async for one in queue.queued(run)]] == [0]
+        assert await js.last(streams.RUNS, subjects.run_record(run)) is not None
+        await streams.delete_run(js, run)
+
+
 async def test_urgent_tasks_are_queued_too_and_unreadable_ones_left_out(
     queue: QueueClient, js: JetStream, run: str
 ) -> None:

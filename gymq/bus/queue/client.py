@@ -9,11 +9,12 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 from gymq.bus import Bus, BusError, Denied, Msg, blobs, streams
+from gymq.bus.jetstream import Stored
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.bus.queue.steering import steer
 from gymq.bus.queue.tasks import cancelled_outcome, read_task
 from gymq.protocol import subjects
-from gymq.protocol.codec import encode
+from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.messages import BadMessage, Cancellation, Run, Task
 from gymq.protocol.subjects import RolloutId
 
@@ -23,6 +24,8 @@ CANCEL_PATIENCE_S = 30.0
 MOST_SUBMITTED_AT_ONCE = 64
 ANNOUNCE_EVERY_S = 20.0  # that a queue has tasks; less than the time after which an empty one is closed
 LOOK_AGAIN_EVERY_S = 15.0  # a notification may be missed
+
+_decode_run = Decoder(Run)
 
 
 class QueueClient:
@@ -36,27 +39,35 @@ class QueueClient:
         """Prepare a client.
 
         Args:
-            submitter: within an hour the server takes a task of this submitter once; None: a name that is unique.
+            submitter: within an hour the server takes a task of this submitter once, unless its run was deleted and
+                opened again; None: a name that is unique.
         """
         self.outcomes = OutcomeStore(bus)
         self._bus = bus
         self._js = bus.js
         self._submitter = secrets.token_hex(8) if submitter is None else submitter
-        self._opened: set[str] = set()  # runs whose record is stored
+        self._opened: dict[str, float] = {}  # when the runs were created whose records are stored
         self._announced: dict[str, float] = {}  # when a queue was last said to have tasks, by its subject
         self._submitting = asyncio.Semaphore(MOST_SUBMITTED_AT_ONCE)
 
     async def open_run(self, run: str, *, patience_s: float = SUBMIT_PATIENCE_S) -> None:
-        """Store the record of a run, unless there is one; asked again, this client knows that there is.
+        """Store the record of a run, unless there is one.
 
         Raises:
             BusError: it is not stored.
         """
-        if run in self._opened:
-            return
-        record = encode(Run(run=run, created_at=time.time()))
-        await self._js.publish_if_last(subjects.run_record(run), record, last=0, patience_s=patience_s)
-        self._opened.add(run)
+        subject = subjects.run_record(run)
+
+        async def read() -> Stored | None:
+            return await self._js.last(streams.RUNS, subject)
+
+        stored = await self._bus.retry_read(read, patience_s=patience_s)
+        if stored is None:
+            record = encode(Run(run=run, created_at=time.time()))
+            stored = await self._js.publish_or_last(streams.RUNS, subject, record, last=0, patience_s=patience_s)
+        self._opened[run] = 0.0
+        with suppress(BadMessage):
+            self._opened[run] = 0.0 if stored is None else _decode_run(stored.data).created_at
 
     async def submit(self, task: Task, *, urgent: bool = False, patience_s: float = SUBMIT_PATIENCE_S) -> None:
         """Put a task into the queue of its agent. A task that replaces another failure is another task.
@@ -70,7 +81,7 @@ class QueueClient:
         """
         of = task.rollout_id
         subject = (subjects.urgent_tasks if urgent else subjects.tasks)(task.run, task.agent)
-        headers = {"Nats-Msg-Id": f"{of}/{self._submitter}-{task.replaces or 0}"}
+        headers = {"Nats-Msg-Id": f"{of}/{self._submitter}{self._opened.get(task.run, '')}-{task.replaces or 0}"}
         async with self._submitting:
             body = await blobs.fit(self._bus, encode(task), "task", of)
             await self._js.publish_with_retry(subject, body, headers, patience_s=patience_s)
