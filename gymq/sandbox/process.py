@@ -9,6 +9,7 @@ import signal
 import time
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Any
 
 from gymq.sandbox.interface import MIB, LimitName, ProgramResult, SandboxFailed
@@ -109,14 +110,19 @@ def kill_group(process: Process) -> None:
 
 
 async def run_command(
-    command: list[str], *, wall_s: float = _COMMAND_S, env: Mapping[str, str], stdin: bytes = b""
+    command: list[str],
+    *,
+    wall_s: float = _COMMAND_S,
+    env: Mapping[str, str],
+    stdin: bytes = b"",
+    cwd: Path | None = None,
 ) -> ProgramResult:
     """Run a command of this machine in a session of its own, which is gone afterwards.
 
     Raises:
         SandboxFailed: there is no such command, or it cannot be ended.
     """
-    process = await start_process(command, env=env, stdin=PIPE if stdin else DEVNULL)
+    process = await start_process(command, env=env, stdin=PIPE if stdin else DEVNULL, cwd=cwd)
     return await finish_process(process, lambda: kill_group(process), wall_s=wall_s, stdin=stdin)
 
 

@@ -7,13 +7,13 @@ import contextlib
 import importlib.util
 import json
 import os
-import signal
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
 import gymq
+from gymq.sandbox import SandboxFailed, run_command
 
 COMMAND = (sys.executable, "-m", "swebench.harness.run_evaluation")
 MODULE = "swebench"
@@ -73,29 +73,26 @@ class Harness:
             "--timeout": str(self._timeout_s),
             "--max_workers": "1",
         }
-        said = await self._output([*COMMAND, *(word for option in options.items() for word in option)], folder)
-        return _outcome(folder, name, said)
-
-    async def _output(self, command: list[str], folder: Path) -> str:
-        """Run the command, and return what it prints. It and all it started are gone afterwards."""
+        command = [*COMMAND, *(word for option in options.items() for word in option)]
         limit_s = self._timeout_s + SETUP_S
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            cwd=folder,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            start_new_session=True,
-        )
+        is_killed = True
         try:
-            async with asyncio.timeout(limit_s):
-                output, _ = await process.communicate()
-        except TimeoutError:
-            raise gymq.ComponentFailed(f"the harness did not end within {limit_s:g} s") from None
+            ended = await run_command(command, wall_s=limit_s, env=os.environ, cwd=folder)
+            is_killed = ended.limit is not None
         finally:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-        return output.decode(errors="replace")
+            if is_killed:
+                await asyncio.shield(_remove_containers(folder.name))
+        if is_killed:
+            raise gymq.ComponentFailed(f"the harness did not end within {limit_s:g} s")
+        return _outcome(folder, name, (ended.stdout + ended.stderr).decode(errors="replace"))
+
+
+async def _remove_containers(run_id: str) -> None:
+    """Remove what a harness that was killed could not."""
+    with contextlib.suppress(SandboxFailed):
+        listed = await run_command(["docker", "ps", "--all", "--quiet", "--filter", f"name={run_id}"], env=os.environ)
+        if containers := listed.stdout.decode().split():
+            await run_command(["docker", "rm", "--force", "--volumes", *containers], env=os.environ)
 
 
 def _outcome(folder: Path, name: str, said: str) -> dict[str, Any] | None:

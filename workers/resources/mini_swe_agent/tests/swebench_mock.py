@@ -2,6 +2,7 @@
 
 import argparse
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -26,6 +27,7 @@ log = folder / "run_instance.log"
 if "no docker" in patch:
     sys.exit("docker.errors.DockerException: cannot connect to the Docker daemon")
 if "hang" in patch:
+    log.write_text(f"{os.getpid()}\n")
     time.sleep(600)
 if "does not apply" in patch:
     log.write_text(">>>>> Patch Apply Failed:\nerror: patch failed: shapes.py:1\n")

@@ -1,6 +1,8 @@
 import asyncio
 import importlib.util
+import os
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from gymq.workers.resources.mini_swe_agent.worker import MiniSwe, find_patch, re
 
 import gymq
 from gymq.testing import Harness, prompt, reply
+from tests.support.waiting import until
 
 MOCK = Path(__file__).with_name("swebench_mock.py")
 NAME = "demo__shapes-7"
@@ -67,6 +70,27 @@ async def test_a_harness_that_does_not_end_is_killed_and_no_zero(monkeypatch):
     async with Harness(MiniSwe, {"eval_timeout": 1}) as env:
         with pytest.raises(gymq.ComponentFailed, match="did not end within 1 s"):
             await env.verify(ROW, reply(patch_that("hang")))
+
+
+@pytest.mark.usefixtures("swebench")
+async def test_an_evaluation_that_is_cancelled_leaves_no_process_and_no_container(monkeypatch, tmp_path):
+    docker, calls = tmp_path / "docker", tmp_path / "docker.calls"
+    docker.write_text("""#!/bin/sh\necho "$@" >> "$0.calls"\n[ "$1" != ps ] || echo c0ffee\n""")
+    docker.chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    evaluation = asyncio.create_task(harness.Harness(10, 1).evaluate(ROW, patch_that("hang")))
+    await until(lambda: any(log.read_text().endswith("\n") for log in tmp_path.glob("**/run_instance.log")))
+    (folder,) = tmp_path.glob("gymq-swe-*")
+    (process,) = (int(log.read_text()) for log in folder.glob("**/run_instance.log"))
+    evaluation.cancel()
+    await asyncio.wait([evaluation])
+    assert evaluation.cancelled()
+    with pytest.raises(ProcessLookupError):
+        os.kill(process, 0)
+    listed, removed = calls.read_text().splitlines()
+    assert listed == f"ps --all --quiet --filter name={folder.name}"
+    assert removed == "rm --force --volumes c0ffee"
 
 
 async def test_a_harness_that_is_not_installed_is_named_with_the_command_that_installs_it(monkeypatch):
