@@ -178,6 +178,11 @@ class MendedClient(Client):
             self._pongs[0] = asyncio.get_running_loop().create_future()
         await super()._process_pong()
 
+    def abandon(self) -> None:
+        """Close the socket of a try to connect, which the library leaves open where it raises."""
+        if self._transport:
+            self._transport.close()  # type: ignore[no-untyped-call]
+
     async def close(self) -> None:
         if not self.is_connected:
             # It would be written to the transport that is gone, and the error would leave the rest open.

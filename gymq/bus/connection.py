@@ -148,6 +148,9 @@ class Connection:
         except (TimeoutError, OSError, ValueError) as error:
             reason = redact(str(error)) or (self._problems or [f"no answer within {timeout_s:g} s"])[-1]
             raise BusError(f"cannot connect to NATS at {redact(url)}: {reason}") from None
+        finally:
+            if not self._nc.is_connected:
+                self._nc.abandon()
         self.max_body_bytes = self._nc.max_payload - HEADER_ROOM_BYTES
 
     async def _on_error(self, error: Exception) -> None:

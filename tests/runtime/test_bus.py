@@ -203,6 +203,22 @@ async def test_a_wrong_password_is_a_sentence_without_it(shared_url: str) -> Non
     assert "secret" not in str(refused.value)
 
 
+async def test_a_try_to_connect_that_fails_closes_its_socket() -> None:
+    ended = asyncio.Event()
+
+    async def say_nothing(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        ended.set()
+        writer.close()
+
+    async with await asyncio.start_server(say_nothing, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(BusError, match="cannot connect to NATS at ") as refused:
+            await Bus.connect(f"nats://127.0.0.1:{port}", role="test", name="test", timeout_s=0.2)
+        await asyncio.wait_for(ended.wait(), DEADLINE_S)
+    assert refused.value.__traceback__ is not None  # keeps the connection from being collected
+
+
 async def test_one_of_several_addresses_is_enough(shared_url: str) -> None:
     bus = await Bus.connect(f"nats://127.0.0.1:9,{shared_url}", role="test", name="test")
     assert bus.is_connected
