@@ -16,6 +16,7 @@ from gymq.errors import GymqError
 from gymq.execution.services.intake import read_submission
 from gymq.protocol import subjects
 from gymq.protocol.messages import BadMessage, DeadLetter, VerifiedRollout
+from gymq.protocol.subjects import RolloutId
 
 PATIENCE_S = 30.0
 
@@ -40,6 +41,7 @@ class Requeuer:
         self._letters = DeadLetters(bus)
         self._cancellations: dict[str, Cancellations] = {}
         self._running: dict[str, bool] = {}
+        self._retried: dict[str, set[tuple[RolloutId, int | None]]] = {}  # by run: rollouts, and the failures replaced
 
     async def requeue(self, entry: DeadLetterEntry) -> RequeueResult:
         """Requeue the task of a dead letter and remove the letter. Idempotent.
@@ -85,9 +87,16 @@ class Requeuer:
             return RequeueResult.REWARDED
         await self._check_running(task.agent)
         urgent = letter.subject == subjects.urgent_tasks(task.run, task.agent)
+        if (task.rollout_id, sequence) in await self._retried_in(task.run):
+            return RequeueResult.AGAIN  # a collection was faster
         task = msgspec.structs.replace(task, replaces=sequence)
         await self._queue.submit(task, urgent=urgent, patience_s=PATIENCE_S)
         return RequeueResult.AGAIN
+
+    async def _retried_in(self, run: str) -> set[tuple[RolloutId, int | None]]:
+        if run not in self._retried:
+            self._retried[run] = {(task.rollout_id, task.replaces) async for _, task in self._queue.queued(run)}
+        return self._retried[run]
 
     async def _is_cancelled(self, run: str, task_index: int) -> bool:
         if run not in self._cancellations:

@@ -102,6 +102,16 @@ async def test_a_letter_that_is_given_back_twice_is_one_task(cluster: DeadLetter
     assert await cluster.waiting(run) == 1
 
 
+async def test_a_rollout_that_a_collection_retries_is_not_made_twice(cluster: DeadLetterCluster, run: str) -> None:
+    entry = await cluster.fail(run)
+    failed, _ = await cluster.outcome(run)
+    await cluster.stop_serving()
+    await QueueClient(cluster.bus).submit(msgspec.structs.replace(cluster.task(run), replaces=failed))
+    assert await Requeuer(cluster.bus).requeue(entry) is RequeueResult.AGAIN
+    assert await cluster.waiting(run) == 1
+    assert await cluster.letters.find(entry.number) is None
+
+
 async def test_an_urgent_task_is_urgent_again(cluster: DeadLetterCluster, run: str) -> None:
     cluster.agent.end = badly
     await cluster.submit(cluster.task(run), urgent=True)
