@@ -6,6 +6,7 @@ and the tests are run by SWE-bench's harness, whose report is the verdict.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -49,9 +50,9 @@ class MiniSwe(gymq.Resources[InstanceRow]):
             report, timed_out = None, True
         else:
             timed_out = False
-        return gymq.Verdict(
-            reward_of(report, row.instance_id), instance_id=row.instance_id, metadata=report, timed_out=timed_out
-        )
+        wanted = (row.model_extra or {}).get("FAIL_TO_PASS")
+        reward = 0.0 if some_skipped(report, row.instance_id, wanted) else reward_of(report, row.instance_id)
+        return gymq.Verdict(reward, instance_id=row.instance_id, metadata=report, timed_out=timed_out)
 
     async def evaluate(self, instance: dict[str, Any], response: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the harness's report on an episode. See `Harness.evaluate`."""
@@ -84,6 +85,22 @@ def reward_of(report: Any, instance_id: str) -> float:
     entry = _member(_member(report, "eval_report"), instance_id)
     tests = _member(entry, "tests_status")
     return float(_member(entry, "resolved") is True and _tests_that_ran(tests) > 0)
+
+
+def some_skipped(report: Any, instance_id: str, wanted: Any) -> bool:
+    """Return whether fewer tests passed or failed than have to pass: SWE-bench leaves those out that were skipped.
+
+    Args:
+        report: as in `reward_of`.
+        wanted: the row's `FAIL_TO_PASS`, a list or its JSON; anything else names no tests.
+    """
+    try:
+        names = json.loads(wanted) if isinstance(wanted, str) else wanted
+    except (ValueError, RecursionError):
+        return False
+    tests = _member(_member(_member(report, "eval_report"), instance_id), "tests_status")
+    ran = _tests_that_ran({KINDS[0]: _member(tests, KINDS[0], {})})
+    return isinstance(names, list) and ran < len(names)
 
 
 def _tests_that_ran(tests: Any) -> int:

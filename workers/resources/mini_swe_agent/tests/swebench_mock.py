@@ -39,7 +39,7 @@ else:
     right = "right" in patch
     status = {
         "FAIL_TO_PASS": {
-            "success": instance["FAIL_TO_PASS"] * right,
+            "success": instance["FAIL_TO_PASS"] * (right and "skips" not in patch),
             "failure": instance["FAIL_TO_PASS"] * (not right),
         },
         "PASS_TO_PASS": {"success": instance["PASS_TO_PASS"], "failure": []},

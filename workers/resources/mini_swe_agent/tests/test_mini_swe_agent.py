@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from gymq.workers.resources.mini_swe_agent import harness
-from gymq.workers.resources.mini_swe_agent.worker import MiniSwe, find_patch, reward_of
+from gymq.workers.resources.mini_swe_agent.worker import MiniSwe, find_patch, reward_of, some_skipped
 
 import gymq
 from gymq.testing import Harness, prompt, reply
@@ -180,3 +180,28 @@ def test_what_a_report_is_worth(found, reward):
 @pytest.mark.parametrize("report", [None, {}, [], {"eval_report": None}, {"eval_report": {}}, {"eval_report": []}])
 def test_a_report_without_the_instance_is_worth_nothing(report):
     assert reward_of(report, NAME) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("tests", "wanted", "skipped"),
+    [
+        (entry(FAIL_TO_PASS=ONE), ["t"], False),
+        (entry(FAIL_TO_PASS=ONE), ["t", "u"], True),
+        (entry(FAIL_TO_PASS=ONE), '["t", "u"]', True),
+        (entry(FAIL_TO_PASS={"success": ["t"], "failure": ["u"]}), ["t", "u"], False),
+        (entry(FAIL_TO_PASS={"success": [], "failure": []}, PASS_TO_PASS=ONE), ["t"], True),
+        (entry(PASS_TO_PASS=ONE), [], False),
+        (entry(PASS_TO_PASS=ONE), None, False),
+        (entry(PASS_TO_PASS=ONE), "[", False),
+    ],
+)
+def test_whether_a_test_was_skipped(tests, wanted, skipped):
+    assert some_skipped({"eval_report": {NAME: tests}}, NAME, wanted) is skipped
+
+
+@pytest.mark.usefixtures("swebench")
+async def test_a_patch_that_has_the_tests_skipped_is_no_repair():
+    async with Harness(MiniSwe) as env:
+        verdict = await env.verify(ROW, reply(patch_that("right but skips")))
+    assert verdict.fields["metadata"]["eval_report"][NAME]["resolved"] is True
+    assert verdict.reward == 0.0
