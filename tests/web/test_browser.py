@@ -300,6 +300,16 @@ async def test_numbers_under_pass_at_k_do_not_overlap(web: Web, run: str, page: 
     assert "16" not in shown
 
 
+async def test_how_far_a_run_is_stays_in_its_column(web: Web, run: str, page: Page) -> None:
+    await web.announce(run, num_rollouts=4)
+    await web.store(rollout(run, 0))
+    await web.profile()
+    await page.open(f"{web.url}#/?text={run}")
+    bar = await page.until("document.querySelector('.track').getBoundingClientRect().toJSON()")
+    cell = await page.value("document.querySelector('td:has(.track)').getBoundingClientRect().toJSON()")
+    assert cell["left"] <= bar["left"] < bar["right"] <= cell["right"]
+
+
 @pytest.mark.parametrize("width", [pytest.param(1280, marks=pytest.mark.nightly), 400])
 async def test_nothing_is_wider_than_the_window(web: Web, run: str, page: Page, width: int) -> None:
     response = reply(function_call("spell", {"word": "x" * 500}), "y" * 3000)
