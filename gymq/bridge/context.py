@@ -31,6 +31,7 @@ class ReadContext:
     logs: Path | None = None  # folder of the workers' logs, where they are on this machine
     token_texts: TokenTexts | None = None  # the tokenizer of the policy, if it is known
     may_change: bool = True  # whether runs may be cancelled, requeued and described
+    has_workers: bool = True  # False: it is a store without its cluster, where nothing is in flight
 
     def admit(self, request: web.Request) -> None:
         """Check whether a request may be served.

@@ -33,6 +33,7 @@ class Viewer:
         logs: Path | None = None,
         token_texts: TokenTexts | None = None,
         may_change: bool = False,
+        has_workers: bool = True,
     ) -> None:
         """Prepare a viewer; it does not listen yet.
 
@@ -43,6 +44,7 @@ class Viewer:
             token_texts: the tokenizer of the policy, with which tokens are shown as text.
             may_change: whether runs may be cancelled, requeued and described; only where no other machine can connect,
                 since a viewer has no key.
+            has_workers: False for a store without its cluster: nothing of it is in flight.
         """
         self._host = host
         self._port = port
@@ -52,6 +54,7 @@ class Viewer:
             logs=logs,
             token_texts=token_texts,
             may_change=may_change and is_loopback(host),
+            has_workers=has_workers,
         )
         self._server = HttpServer(OriginCheck([host], host, with_key=False))
         self._web = WebRoutes(self._context)

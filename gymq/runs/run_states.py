@@ -42,14 +42,17 @@ class Queued:
     profiled: frozenset[str] = frozenset()
 
 
-async def read_queued(bus: Bus) -> Queued:
+async def read_queued(bus: Bus, *, has_workers: bool = True) -> Queued:
     """Ask the server for all runs.
+
+    Args:
+        has_workers: False for a store without its cluster: no task that is still queued there is being worked on.
 
     Raises:
         BusError: it does not answer.
     """
     tasks: dict[str, int] = {}
-    for wildcard in (subjects.ALL_TASKS, subjects.ALL_URGENT_TASKS):
+    for wildcard in (subjects.ALL_TASKS, subjects.ALL_URGENT_TASKS) if has_workers else ():
         for subject, count in (await bus.js.count_by_subject(streams.TASKS, wildcard)).items():
             run = subject.split(".")[2]
             tasks[run] = tasks.get(run, 0) + count

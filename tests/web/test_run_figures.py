@@ -4,7 +4,10 @@ import time
 
 import pytest
 
-from gymq.protocol.messages import FailureClass, Run, Stage, Timing
+from gymq.bridge.viewer import Viewer
+from gymq.bus.queue.client import QueueClient
+from gymq.protocol.messages import FailureClass, Run, Stage, Task, Timing
+from gymq.runs import run_states
 from gymq.runs.run_states import Queued, RunState, state_of
 from gymq.stats.over_time import Measured, by_version, over_time, spread
 from gymq.testing import reply
@@ -50,6 +53,23 @@ def test_what_a_run_is_doing(stored: int, queued: int, cancelled: bool, age_s: f
     record = Run(run="r", created_at=time.time() - age_s, num_rollouts=4)
     known = Queued({"r": queued} if queued else {}, frozenset({"r"} if cancelled else ()))
     assert state_of(record, stored, None, known) is expected
+
+
+async def test_a_run_whose_cluster_has_ended_is_interrupted(
+    web: Web, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_states, "QUIET_S", 0.0)
+    await web.announce(run, num_rollouts=2)
+    await web.store(rollout(run, 0))
+    await QueueClient(web.world.bus).submit(
+        Task(run=run, task_index=1, rollout_index=0, num_rollouts=1, agent="nobody", row=b"{}", timeout_s=60.0)
+    )
+    assert (await web.get(f"runs/{run}"))["state"] == "running"
+    async with Viewer(web.world.bus, "127.0.0.1", has_workers=False) as stored:
+        async with web.session.get(f"{stored.url}api/runs/{run}") as answer:
+            assert (await answer.json())["state"] == "interrupted"
+        async with web.session.get(f"{stored.url}api/runs", params={"text": run}) as answer:
+            assert [one["state"] for one in (await answer.json())["runs"]] == ["interrupted"]
 
 
 async def test_failures_are_grouped_by_class_and_message_with_their_workers(web: Web, run: str) -> None:

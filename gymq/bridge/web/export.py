@@ -48,18 +48,21 @@ _FILES = ("style.css", "icon.svg")
 class ViewerExport:
     """Writes runs of a bus into a folder."""
 
-    def __init__(self, bus: Bus, folder: Path, token_texts: TokenTexts | None = None) -> None:
+    def __init__(
+        self, bus: Bus, folder: Path, token_texts: TokenTexts | None = None, *, has_workers: bool = True
+    ) -> None:
         """Prepare an export.
 
         Args:
             folder: where to write; an existing file of the same name is replaced.
             token_texts: the tokenizer of the policy, with which tokens are shown as text.
+            has_workers: False for a store without its cluster: nothing of it is in flight.
         """
         self._folder = folder
         self._token_texts = token_texts
-        self._list = RunList(bus)
+        self._list = RunList(bus, has_workers=has_workers)
         self._records = Runs(bus)
-        self._views = RunViews(bus)
+        self._views = RunViews(bus, has_workers=has_workers)
         self._indexes = RunIndexes(bus)
         self._store = OutcomeStore(bus)
         self._rendering = Rendering()

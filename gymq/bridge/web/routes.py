@@ -47,8 +47,8 @@ class WebRoutes:
     def __init__(self, context: ReadContext) -> None:
         self._context = context
         self._site = Site()
-        self._views = RunViews(context.bus)
-        self._runs = RunList(context.bus)
+        self._views = RunViews(context.bus, has_workers=context.has_workers)
+        self._runs = RunList(context.bus, has_workers=context.has_workers)
         self._records = Runs(context.bus)
         self._actions = RunActions(context.bus)
         self._list = RolloutList(context.bus)
@@ -132,7 +132,8 @@ class WebRoutes:
 
     async def in_flight(self, request: web.Request) -> web.Response:
         """Return the rollouts of a run that are in flight."""
-        tasks = await tasks_in_flight(self._context.bus, run_of(request), MAX_IN_FLIGHT)
+        run, context = run_of(request), self._context
+        tasks = await tasks_in_flight(context.bus, run, MAX_IN_FLIGHT) if context.has_workers else []
         fields = ("task_index", "rollout_index", "agent")
         return _answer([{name: getattr(task, name) for name in fields} for task in tasks])
 

@@ -37,8 +37,9 @@ class RunPage(msgspec.Struct, frozen=True):
 class RunList:
     """Lists the runs of a bus."""
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: Bus, *, has_workers: bool) -> None:
         self._bus = bus
+        self._has_workers = has_workers
         self._runs = Runs(bus)
 
     async def page(self, skip: int, text: str, sort: str, *, is_descending: bool) -> RunPage:
@@ -47,7 +48,7 @@ class RunList:
         Raises:
             BusError
         """
-        queued = await read_queued(self._bus)
+        queued = await read_queued(self._bus, has_workers=self._has_workers)
         records = [one for one in await self._runs.records() if not is_empty(one, queued) and _has(one, text)]
         if sort == "started":
             shown = (records if is_descending else records[::-1])[skip : skip + PAGE]
@@ -64,7 +65,7 @@ class RunList:
         Raises:
             BusError
         """
-        queued = await read_queued(self._bus)
+        queued = await read_queued(self._bus, has_workers=self._has_workers)
         for record in await self._runs.records():
             if not is_empty(record, queued):
                 yield await self._row(record, queued)

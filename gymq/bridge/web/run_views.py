@@ -62,8 +62,9 @@ class _Kept:
 class RunViews:
     """Reads runs; several pages that look at one run cost as much as one."""
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: Bus, *, has_workers: bool) -> None:
         self._bus = bus
+        self._has_workers = has_workers
         self._js = bus.js
         self._runs = Runs(bus)
         self._letters = DeadLetters(bus)
@@ -120,7 +121,8 @@ class RunViews:
         record = record or Run(run=run, created_at=0.0)
         at = None if checkpoint is None else checkpoint.at
         known = before if before is not None and before.overview.updated_at == at else None
-        num_stored, queued = await self._runs.num_stored(run), await read_queued(self._bus)
+        num_stored = await self._runs.num_stored(run)
+        queued = await read_queued(self._bus, has_workers=self._has_workers)
         state, num_queued = state_of(record, num_stored, at, queued), queued.tasks.get(run, 0)
         now = (num_stored, state, num_queued, record.note, record.tags)
         if known is not None and now == _changing(known):

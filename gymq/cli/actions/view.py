@@ -55,6 +55,7 @@ async def export_viewer(
     token_texts = None if tokenizer is None else TokenTexts(tokenizer)
     _clear(folder)
     async with AsyncExitStack() as stack:
+        server = None
         if files:
             bus = await stack.enter_async_context(_imported(files))
         else:
@@ -64,7 +65,7 @@ async def export_viewer(
                 await stack.enter_async_context(_profiled(bus))
         for run in runs or ():
             await require_run(bus, run)
-        num_runs, num_rollouts = await ViewerExport(bus, folder, token_texts).write(runs)
+        num_runs, num_rollouts = await ViewerExport(bus, folder, token_texts, has_workers=server is None).write(runs)
     print(f"{num_runs:,} runs with {num_rollouts:,} rollouts in {folder / 'index.html'}")
     return 0
 
@@ -108,8 +109,17 @@ async def _follow(host: str, port: int | None, nats: str | None, token_texts: To
         ):
             if server is not None:
                 await stack.enter_async_context(_profiled(bus))
-            shown_here = Viewer(bus, host, port, logs=None if nats else LOGS, token_texts=token_texts, may_change=True)
-            viewer = await stack.enter_async_context(shown_here)
+            viewer = await stack.enter_async_context(
+                Viewer(
+                    bus,
+                    host,
+                    port,
+                    logs=None if nats else LOGS,
+                    token_texts=token_texts,
+                    may_change=True,
+                    has_workers=server is None,
+                )
+            )
             if shown is None:
                 shown = viewer.url
                 print(f"{shown}\nCtrl-C stops it", flush=True)
