@@ -269,21 +269,34 @@ async def ensure_consumer(js: JetStream, stream: str, name: str, config: dict[st
     await js.api(f"CONSUMER.CREATE.{stream}.{name}", {"stream_name": stream, "config": full})
 
 
+async def delete_tasks(js: JetStream, run: str) -> None:
+    """Remove the tasks of a run that are queued or in flight, and how far they were; its outcomes stay."""
+    await _purge(
+        js,
+        (TASKS, subjects.tasks_of_run(run)),
+        (TASKS, subjects.urgent_tasks_of_run(run)),
+        (PARTS, subjects.task_parts_of_run(run)),
+        (JOURNAL, subjects.journals_of_run(run)),
+    )
+
+
 async def delete_run(js: JetStream, run: str) -> None:
     """Remove everything that is stored of a run."""
-    for stream, subject in (
-        (TASKS, subjects.tasks_of_run(run)),
+    await delete_tasks(js, run)
+    await _purge(
+        js,
         (ROLLOUTS, subjects.rollouts_of_run(run)),
-        (JOURNAL, subjects.journals_of_run(run)),
-        (PARTS, subjects.task_parts_of_run(run)),
         (PARTS, subjects.rollout_parts_of_run(run)),
-        (TASKS, subjects.urgent_tasks_of_run(run)),
         (DEAD_LETTERS, subjects.dead_letters_of_run(run)),
         (RUNS, subjects.cancelled_of_run(run)),
         (RUNS, subjects.profile(run)),
         (RUNS, subjects.steering(run)),
         (RUNS, subjects.run_record(run)),
-    ):
+    )
+
+
+async def _purge(js: JetStream, *parts: tuple[str, str]) -> None:
+    for stream, subject in parts:
         await js.api(f"STREAM.PURGE.{stream}", {"filter": subject}, timeout_s=60.0)
 
 

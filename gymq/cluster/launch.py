@@ -82,6 +82,7 @@ class Cluster:
         logs_to_stderr: bool = False,
         variables: Mapping[str, str] | None = None,
         new_child: Callable[[str, ProcessSpec], WorkerProcess] | None = None,
+        prepare: Callable[[Bus], Awaitable[None]] | None = None,
     ) -> None:
         """Prepare a cluster of worker processes.
 
@@ -95,6 +96,7 @@ class Cluster:
             logs_to_stderr: whether processes log to this process's stderr instead of to files in `folder`.
             variables: environment variables of all processes.
             new_child: returns a process with a name, not started yet; None: processes on this machine.
+            prepare: called with the streams of the embedded server before any worker uses them.
         """
         self._instances = list(instances)
         self._folder = folder
@@ -109,6 +111,7 @@ class Cluster:
         self._logs_to_stderr = logs_to_stderr
         self._variables = dict(variables or {})
         self._new_child = new_child or self._child_here
+        self._prepare = prepare
         self._is_started = False
         self._server: EmbeddedServer | None = None
         self._bus: Bus | None = None  # as the operator
@@ -168,6 +171,8 @@ class Cluster:
         await streams.ensure(bus.js, self._agents, replicas=self._replicas, ack_wait_s=self._ack_wait_s)
         if self._server is not None:
             # No other process uses a server that has just been started here.
+            if self._prepare is not None:
+                await self._prepare(bus)
             await streams.reclaim_in_flight(bus.js)
 
     async def _stop(self) -> None:

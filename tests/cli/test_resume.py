@@ -1,9 +1,19 @@
 """`gymq collect` given again: what it says of the run that is there, and what it does with it."""
 
+import asyncio
 import json
+import time
 from pathlib import Path
 
 import pytest
+
+from gymq.bus import Bus, streams
+from gymq.bus.queue.client import QueueClient
+from gymq.cluster.server import EmbeddedServer
+from gymq.protocol import subjects
+from gymq.protocol.codec import encode
+from gymq.protocol.messages import Run, Task
+from gymq.runs.stored_runs import Runs
 
 from .conftest import Command, Finished, row, write_environment
 from .endpoint import Endpoint
@@ -97,3 +107,40 @@ def test_the_report_is_whole_on_a_terminal(cluster: Finished, tmp_path: Path, co
     status, drawn = on_terminal(columns, *collection(cluster, tmp_path, "--num-repeats", 2))
     assert status == 0
     assert f"gymq: resuming run {run_of(tmp_path)}: 2 of 4 done" in drawn.replace("\r\n", "\n")
+
+
+INTERRUPTED, SUBMITTED = "interrupted", "submitted"  # by a collection; row by row, by another program
+
+
+async def leave_tasks(store: Path) -> None:
+    async with EmbeddedServer(store) as server:
+        bus = await Bus.connect(server.url, role="operator", name="test")
+        await streams.ensure(bus.js, ["letters_simple_agent"])
+        for run, fingerprint in ((INTERRUPTED, "rows/another configuration"), (SUBMITTED, "")):
+            record = Run(run=run, created_at=time.time(), fingerprint=fingerprint, num_rollouts=1)
+            await bus.js.store(subjects.run_record(run), encode(record))
+            content = json.dumps(row("first letter", "A")).encode()
+            of_run = {"run": run, "task_index": 0, "rollout_index": 0, "num_rollouts": 1}
+            await QueueClient(bus).submit(
+                Task(**of_run, agent="letters_simple_agent", row=content, timeout_s=60.0)  # type: ignore[arg-type]
+            )
+        await bus.close()
+
+
+async def queued_and_stored(store: Path, run: str) -> tuple[int, int]:
+    async with EmbeddedServer(store) as server:
+        bus = await Bus.connect(server.url, role="operator", name="test")
+        found = await QueueClient(bus).num_queued(run), await Runs(bus).num_stored(run)
+        await bus.close()
+    return found
+
+
+def test_what_an_interrupted_run_left_in_the_queue_is_not_answered_with_another_configuration(
+    gymq: Command, here: Path
+) -> None:
+    store = here / ".gymq" / "jetstream"
+    asyncio.run(leave_tasks(store))
+    write_environment(here)
+    assert gymq("collect", "--resources", "letters.py", "-i", "rows.jsonl", "-o", "out.jsonl").status == 0
+    assert asyncio.run(queued_and_stored(store, INTERRUPTED)) == (0, 0)
+    assert sum(asyncio.run(queued_and_stored(store, SUBMITTED))) == 1

@@ -16,7 +16,7 @@ from gymq.cli.shared.errors import UsageError
 from gymq.cluster.launch import Cluster
 from gymq.cluster.server import EmbeddedServer, find_running
 from gymq.cluster.worker_process import WorkerFailed
-from gymq.config import Config, Instance
+from gymq.config import Config, Instance, fingerprint
 from gymq.config.process_settings import process_variables
 from gymq.execution.loading.registry import WorkerNotFound
 from gymq.protocol.subjects import BadToken
@@ -61,8 +61,12 @@ async def cluster_url(
     check_instances(config)
     if before_start is not None:
         await before_start(config.instances)
+
+    async def prepare(bus: Bus) -> None:
+        await Runs(bus).delete_tasks_of_others(fingerprint(config.tree))
+
     variables = process_variables(config.tree)
-    cluster = Cluster(config.instances, folder=FOLDER, log_level=log_level, variables=variables)
+    cluster = Cluster(config.instances, folder=FOLDER, log_level=log_level, variables=variables, prepare=prepare)
     async with cluster, AsyncExitStack() as stack:
         address = ClusterAddress(cluster.url)
         if config.tree.get("bridge") is not None:

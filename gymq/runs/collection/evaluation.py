@@ -36,6 +36,7 @@ from gymq.runs.collection.options import IN_PYTHON, CollectOptions, default_outp
 from gymq.runs.collection.preflight import RowTypes, check_paths, has_all_rollouts, policies, probe_models
 from gymq.runs.collection.progress_view import show_progress
 from gymq.runs.collection.results import RunResult
+from gymq.runs.stored_runs import Runs
 
 log = logging.getLogger("gymq.runs.collection")
 
@@ -81,10 +82,13 @@ async def _cluster(setup: Setup, log_level: str) -> AsyncIterator[Cluster]:
                 return HostedHere(name, spec, setup.made)
             return Child(name, spec, folder / "logs" / f"{name}.log", folder / "environments")
 
+        async def prepare(bus: Bus) -> None:
+            await Runs(bus).delete_tasks_of_others(fingerprint(setup.config.tree))
+
         variables = process_variables(setup.config.tree)
         instances = setup.config.instances
         async with Cluster(
-            instances, folder=folder, log_level=log_level, variables=variables, new_child=process
+            instances, folder=folder, log_level=log_level, variables=variables, new_child=process, prepare=prepare
         ) as cluster:
             yield cluster
 
