@@ -33,7 +33,7 @@ def resolution_of(
     Args:
         log: of the setup, of applying the edits and of the tests.
         own: what the instance's own parser wrote, if it has one.
-        hardened: a later line of pytest does not undo a failure, and a test that is to pass may not be skipped.
+        hardened: a later line does not undo a failure, and a test that is to pass may not be skipped.
     """
     log = cleaned(log)
     if any(text in log for text in _BROKEN) or "applied patch" not in log.lower():

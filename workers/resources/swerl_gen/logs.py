@@ -37,14 +37,13 @@ def statuses_in(log: str, repository: str, hardened: bool) -> Statuses:
     """Return the status by test name.
 
     Args:
-        hardened: a later line of pytest does not undo a failure. pytest itself reports failures last.
+        hardened: a later line of pytest or Django does not undo a failure. They report failures last themselves. Names
+            in sympy's logs are without their file, so another test may have the same.
     """
     name = repository.rpartition("/")[2]
-    if name == "django":
-        return dict(_django(log))
     if name == "sympy":
         return dict(_sympy(log))
-    reported = _pytest_itself(log) if name == "pytest" else _any_pytest(log)
+    reported = {"django": _django, "pytest": _pytest_itself}.get(name, _any_pytest)(log)
     return _with_failures_kept(reported) if hardened else dict(reported)
 
 

@@ -416,6 +416,13 @@ async def test_a_failure_is_not_undone_by_a_later_line(tmp_path, hardened, rewar
     assert verdict.reward == reward
 
 
+@pytest.mark.parametrize(("hardened", "status"), [(True, "FAILED"), (False, "PASSED")])
+@pytest.mark.parametrize("later", ["test_a (m.T) ... ok", "ok"])
+def test_a_failure_in_a_log_of_django_is_not_undone_by_a_later_line(later, hardened, status):
+    log = f"test_b (m.T) ... ok\ntest_a (m.T) ... FAIL\n{later}\n"
+    assert statuses_in(log, "django/django", hardened)["test_a (m.T)"] == status
+
+
 REFERENCE = """diff --git a/code_.py b/code_.py
 --- a/code_.py
 +++ b/code_.py
