@@ -13,7 +13,7 @@
 # make test-vllm   a real vLLM on the CPU, in an environment of its own (.venv-vllm; Python 3.11, 2 GB)
 # make test-harnesses   coding agents from npm by their names, on tasks in containers; needs npm and Docker
 # make test-hubs   environments and models of other libraries, which are installed into .venv-hubs from the package index
-# make test-trainers   whole trainings by TRL (in .venv-trl) and by our own loop, on that vLLM, killed and resumed
+# make test-trainers   whole trainings by TRL, SkyRL, verl and our own loop, on that vLLM, killed and resumed (in .venv-trl, .venv-generators)
 # make test-verifiers   tasksets of verifiers as environments; the environment server, asked by its client (in .venv-verifiers)
 # make test-generators   SkyRL's generator and verl's agent loop, by their own types (in .venv-generators)
 # make test-art   groups for OpenPipe ART, read by its own types (in .venv-art; Python 3.12)
@@ -212,6 +212,7 @@ test-hubs: $(VENV_HUBS)/installed $(VENV_VERIFIERS)/installed-games
 VENV_TRL ?= .venv-trl
 BIN_TRL := $(VENV_TRL)/bin
 TRL_PINS := tests/trainer/requirements-trl.txt
+VENV_GENERATORS ?= .venv-generators
 
 $(VENV_TRL)/installed: $(TRL_PINS) pyproject.toml
 	$(PYTHON) -m venv $(VENV_TRL)
@@ -221,8 +222,9 @@ $(VENV_TRL)/installed: $(TRL_PINS) pyproject.toml
 	@touch $@
 
 # With GYMQ_WRITE_GOLDEN=1 the curves of the documents are drawn again.
-test-trainers: $(VENV_VLLM)/installed-train $(VENV_TRL)/installed
-	GYMQ_TRL_PYTHON=$(abspath $(BIN_TRL))/python $(BIN_VLLM)/python -m pytest -W default tests/trainer/test_trl_training.py tests/trainer/test_own_training.py
+test-trainers: $(VENV_VLLM)/installed-train $(VENV_TRL)/installed $(VENV_GENERATORS)/installed
+	GYMQ_TRL_PYTHON=$(abspath $(BIN_TRL))/python GYMQ_GENERATORS_PYTHON=$(abspath $(VENV_GENERATORS))/bin/python \
+		$(BIN_VLLM)/python -m pytest -W default tests/trainer/test_trainings.py tests/trainer/test_own_training.py
 
 $(VENV_VERIFIERS)/installed: tests/trainer/requirements-verifiers.txt $(VENV)/installed-dev
 	$(PYTHON) -m venv $(VENV_VERIFIERS)
@@ -240,9 +242,7 @@ test-verifiers: $(VENV)/installed-dev $(VENV_VERIFIERS)/installed
 	GYMQ_VERIFIERS_PYTHON=$(abspath $(BIN_VERIFIERS))/python $(BIN)/python -m pytest tests/trainer/test_env_server.py
 	$(BIN_VERIFIERS)/python -m pytest -W default workers/resources/verifiers tests/trainer/test_taskset.py
 
-VENV_GENERATORS ?= .venv-generators
-
-# What takes the output of a generator runs on the CPU, with Python 3.11 too; SkyRL asks for 3.12 because pydantic refuses the
+# All but their workers runs on the CPU, with Python 3.11 too; SkyRL asks for 3.12 because pydantic refuses the
 # TypedDict of an older `typing`. What is not in this environment comes from that of vLLM.
 $(VENV_GENERATORS)/installed: tests/trainer/requirements-generators.txt $(VENV_VLLM)/installed
 	$(PYTHON) -m venv $(VENV_GENERATORS)

@@ -72,7 +72,9 @@ class Trainer:
         assert not self.has_ended, self.log()
 
     def _last_step(self) -> int:
-        return max((int(path.name.split("-")[1]) for path in self.output.glob("checkpoint-*")), default=0)
+        steps = [int(path.name.split("-")[1]) for path in self.output.glob("checkpoint-*")]
+        steps += [int(path.read_text() or 0) for path in self.output.glob("checkpoints/latest_*.txt")]
+        return max(steps, default=0)
 
     async def until_ended(self) -> list[float]:
         """The reward of each step."""
@@ -106,9 +108,9 @@ async def samples_of(url: str, run: str) -> Counter[int]:
     return Counter(outcome.task_index for outcome in stored if isinstance(outcome, VerifiedRollout))
 
 
-def rise(rewards: Sequence[float]) -> float:
+def rise(rewards: Sequence[float], num_steps: int = SMOOTHED_OVER) -> float:
     """How much more reward the last steps have than the first ones."""
-    return statistics.fmean(rewards[-SMOOTHED_OVER:]) - statistics.fmean(rewards[:SMOOTHED_OVER])
+    return statistics.fmean(rewards[-num_steps:]) - statistics.fmean(rewards[:num_steps])
 
 
 def draw(name: str, rewards: Sequence[float], events: dict[str, int], folder: Path) -> None:

@@ -1,0 +1,95 @@
+"""The tiny policy on a CPU, in place of a trainer's own workers, which need a GPU; its tasks and its rewards."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import random
+import secrets
+import statistics
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+from safetensors.torch import save
+from transformers import AutoModelForCausalLM
+
+EXAMPLES = Path(__file__).parents[1]
+POLICY = EXAMPLES / "tiny_policy" / "checkpoint"
+ROWS = EXAMPLES / "demo_vllm" / "rows.jsonl"
+GROUP = 8  # samples of a task
+MAX_GRADIENT_NORM = 1.0
+
+
+class PolicyOnCPU:
+    """The forward pass, steps of the optimizer, checkpoints, and weights for the engine."""
+
+    def __init__(self, learning_rate: float) -> None:
+        self._model = AutoModelForCausalLM.from_pretrained(POLICY, dtype=torch.float32).eval()
+        self._optimizer = torch.optim.AdamW(self._model.parameters(), lr=learning_rate, weight_decay=0.0)
+
+    def logits(self, sequences: torch.Tensor, attention_mask: torch.Tensor) -> torch.Tensor:
+        """Return those of sequences that are padded on any side."""
+        positions = (attention_mask.cumsum(-1) - 1).clamp(min=0)
+        return self._model(sequences, attention_mask=attention_mask, position_ids=positions).logits
+
+    def step(self) -> float:
+        """Update the weights by the gradient that was accumulated, and return its norm."""
+        norm = torch.nn.utils.clip_grad_norm_(self._model.parameters(), MAX_GRADIENT_NORM)
+        self._optimizer.step()
+        self._optimizer.zero_grad()
+        return norm.item()
+
+    def save(self, file: Path) -> None:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        torch.save({"model": self._model.state_dict(), "optimizer": self._optimizer.state_dict()}, file)
+
+    def load(self, file: Path) -> None:
+        state = torch.load(file, weights_only=True)
+        self._model.load_state_dict(state["model"])
+        self._optimizer.load_state_dict(state["optimizer"])
+
+    def weights(self) -> bytes:
+        """Return them as a file in the safetensors format."""
+        return save({name: tensor.contiguous() for name, tensor in self._model.state_dict().items()})
+
+
+class Rewards:
+    """The mean reward of each step, over restarts of the trainer too."""
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / "rewards.jsonl"
+        self._result = folder / "result.json"
+
+    def keep(self, step: int, rewards: Sequence[float]) -> None:
+        """Note those of a step; a step that is repeated counts once."""
+        with self._file.open("a", encoding="utf-8") as file:
+            file.write(json.dumps([step, statistics.fmean(rewards)]) + "\n")
+
+    def finish(self) -> None:
+        by_step = dict(map(json.loads, self._file.read_text(encoding="utf-8").splitlines()))
+        rewards = [by_step[step] for step in sorted(by_step)]
+        self._result.write_text(json.dumps({"rewards": rewards}) + "\n", encoding="utf-8")
+        print("reward of each step:", " ".join(f"{value:.3f}" for value in rewards))
+
+
+def write_data(file: Path, **columns: str) -> None:
+    """Write the tasks to train on as a data set of prompts, with the row in a column; the order is always the same."""
+    rows = [json.loads(line) for line in ROWS.read_text(encoding="utf-8").splitlines()]
+    random.Random(0).shuffle(rows)
+    examples = [{"prompt": row["responses_create_params"]["input"], "row": json.dumps(row), **columns} for row in rows]
+    file.write_text("".join(json.dumps(example) + "\n" for example in examples), encoding="utf-8")
+
+
+def arguments(description: str | None, name: str) -> argparse.Namespace:
+    """Read those of a training; its folder is there afterwards."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nats", required=True, help="URL of a gymq cluster")
+    parser.add_argument("--run", default=f"{name}-{secrets.token_hex(4)}", help="the same again resumes it")
+    parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--samples-of-step", type=int, default=128)
+    parser.add_argument("--learning-rate", type=float, default=1e-3)
+    parser.add_argument("--output", type=Path, default=Path("runs") / name)
+    given = parser.parse_args()
+    given.output.mkdir(parents=True, exist_ok=True)
+    return given
