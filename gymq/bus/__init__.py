@@ -10,6 +10,6 @@ from gymq.bus import library as library  # first: it decides what nats-py import
 # isort: split
 
 from gymq.bus.bus import Bus
-from gymq.bus.connection import BusError, Denied, Msg, NoAnswer, NoResponders, Subscription, TooLarge
+from gymq.bus.connection import BusError, Denied, Msg, NoAnswer, NoResponders, NoServer, Subscription, TooLarge
 
-__all__ = ["Bus", "BusError", "Denied", "Msg", "NoAnswer", "NoResponders", "Subscription", "TooLarge"]
+__all__ = ["Bus", "BusError", "Denied", "Msg", "NoAnswer", "NoResponders", "NoServer", "Subscription", "TooLarge"]

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import math
 import random
 import re
+import socket
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable
@@ -36,6 +38,7 @@ SETTLING_S = 3.0  # after a reconnect; others may take longer to come back
 OUTAGE_BUFFER_BYTES = 64 << 20
 PENDING_BYTES = 512 << 20
 FLUSH_TIMEOUT_S = 10.0
+ABSENT_S = 1.0  # after which a server that is not there is not waited for, where nothing starts one
 SUSPENDED_S = 0.5  # a timer later than this was delayed by this process itself, and messages may be unread
 MOST_STORES = 256  # of a process that wait for the server at a time; more would only wait in line there, and repeat
 
@@ -55,6 +58,10 @@ class Denied(BusError):
 
 class _Refused(BusError):
     """No server takes this client, or none is the one that was asked for; trying again cannot help."""
+
+
+class NoServer(_Refused):
+    """No server is there, and none is expected."""
 
 
 class NoResponders(BusError):
@@ -79,6 +86,7 @@ class Connection:
         self._expected: dict[str, Callable[[Msg], None]] = {}
         self._requests: dict[str, tuple[str, asyncio.Future[Msg]]] = {}  # by reply: the subject, the answer
         self._problems: list[str] = []  # of the tries to connect
+        self._absent_at = math.inf  # from when on a server that is not there is not waited for
         self._watchdog: asyncio.Task[None] | None = None  # from when it is connected
         self._looking: asyncio.Task[None] | None = None
         self._on_reconnect: list[Callable[[], None]] = []
@@ -88,7 +96,9 @@ class Connection:
         self.lost = asyncio.Event()  # set when the connection is closed for good
 
     @classmethod
-    async def connect(cls, url: str, *, role: str, name: str, timeout_s: float = 10.0) -> Self:
+    async def connect(
+        cls, url: str, *, role: str, name: str, timeout_s: float = 10.0, is_starting: bool = True
+    ) -> Self:
         """Connect to one server or, comma-separated, to any of several.
 
         The user is that of the URL, else that of the role (see `gymq.bus.credentials`); TLS is spoken as
@@ -97,11 +107,15 @@ class Connection:
         Args:
             role: first part of the inbox, which determines the permissions: agent, model, resources, client, …
             name: shown by the server's monitoring.
+            is_starting: a server that is not there may come within `timeout_s`; otherwise it is missed after a second.
 
         Raises:
+            NoServer: no server is there, and `is_starting` is false.
             BusError: no server answers within `timeout_s`, the server refuses the credentials, or does not speak TLS.
         """
         bus = cls(TlsClient() if tls.is_demanded(url) else MendedClient(), role)
+        if not is_starting:
+            bus._absent_at = time.monotonic() + ABSENT_S
         await bus._connect(url, name, timeout_s)
         replies = subjects.reply(role, "*", bus.box, "*")
         await bus.listen(replies, bus._on_reply)
@@ -142,7 +156,7 @@ class Connection:
         except (credentials.CredentialsError, tls.TlsError) as error:
             raise BusError(str(error)) from None
         except _Refused as error:
-            raise BusError(f"cannot connect to NATS at {redact(url)}: {error}") from None
+            raise type(error)(f"cannot connect to NATS at {redact(url)}: {error}") from None
         except nats.errors.Error as error:
             raise BusError(f"cannot connect to NATS at {redact(url)}: {redact(str(error))}") from None
         except (TimeoutError, OSError, ValueError) as error:
@@ -154,12 +168,16 @@ class Connection:
         self.max_body_bytes = self._nc.max_payload - HEADER_ROOM_BYTES
 
     async def _on_error(self, error: Exception) -> None:
-        text = redact(f"{type(error).__name__} {error}")
+        absence = _absence(error)
+        text = absence or redact(f"{type(error).__name__} {error}")
         if self._watchdog is None:
             self._problems.append(text)
             refusals = [problem for problem in self._problems if _REFUSED.search(problem)]
-            if not self._nc.is_connected and len(refusals) >= len(self._nc.servers):
+            num_servers = len(self._nc.servers)
+            if not self._nc.is_connected and len(refusals) >= num_servers:
                 raise _Refused(refusals[-1])  # out of `connect`, which would try for ever
+            if absence and len(self._problems) >= num_servers and time.monotonic() > self._absent_at:
+                raise NoServer(absence)
         else:
             log.warning("nats: %s", text)
             self._on_denied(text)
@@ -375,6 +393,13 @@ class Connection:
 
 def _options(login: dict[str, str], context: Any) -> dict[str, Any]:
     return login if context is None else {**login, "tls": context}
+
+
+def _absence(error: Exception) -> str:
+    """Return why no server is there, if the error says so."""
+    if isinstance(error, socket.gaierror):
+        return f"{error.strerror}"
+    return "connection refused" if f"[Errno {errno.ECONNREFUSED}]" in str(error) else ""
 
 
 def is_no_responders(message: Msg) -> bool:

@@ -35,12 +35,15 @@ def test_where_nothing_runs_it_says_how_to_start_something(gymq, here):
     assert "gymq up" in called.err
 
 
-@pytest.mark.nightly
-def test_a_server_that_is_not_there_is_one_sentence(gymq, here):
-    called = gymq("status", "--nats", "nats://user:secret@127.0.0.1:1")
+@pytest.mark.parametrize(
+    "command", [("status",), ("rollouts",), ("collect", "-i", "rows.jsonl", "--agent", "letters_agent")]
+)
+def test_a_server_that_is_not_there_is_one_sentence(gymq, here, command):
+    (here / "rows.jsonl").write_text('{"responses_create_params": {"input": "x"}}')
+    called = gymq(*command, "--nats", "nats://user:secret@127.0.0.1:1")
     assert called.status == 2
-    assert "cannot connect to NATS" in called.err
-    assert "secret" not in called.err
+    why = "cannot connect to NATS at nats://***@127.0.0.1:1: connection refused"
+    assert f"gymq: {why}; start one with `gymq up`, or check --nats\n" in called.err
 
 
 def test_it_shows_server_workers_queues_streams_and_runs(gymq, cluster):

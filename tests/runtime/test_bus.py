@@ -9,7 +9,7 @@ import nats
 import pytest
 from nats.aio.msg import Msg
 
-from gymq.bus import Bus, BusError, NoAnswer, NoResponders, TooLarge
+from gymq.bus import Bus, BusError, NoAnswer, NoResponders, NoServer, TooLarge
 from gymq.bus import bus as bus_module
 from gymq.bus import connection as connection_module
 from gymq.bus.connection import HEADER_ROOM_BYTES, OUTAGE_BUFFER_BYTES
@@ -194,6 +194,14 @@ async def test_an_address_where_nothing_answers_is_a_sentence_without_the_passwo
     with pytest.raises(BusError, match="cannot connect to NATS at ") as refused:
         await Bus.connect(url, role="test", name="test", timeout_s=0.5)
     assert "secret" not in str(refused.value)
+
+
+async def test_a_server_that_nothing_starts_is_missed_before_the_time_limit() -> None:
+    for url in ("nats://127.0.0.1:9", "nats://127.0.0.1:9,nats://localhost:9"):
+        with pytest.raises(NoServer, match=r": connection refused$"):
+            await asyncio.wait_for(
+                Bus.connect(url, role="test", name="test", timeout_s=1000, is_starting=False), DEADLINE_S
+            )
 
 
 async def test_a_wrong_password_is_a_sentence_without_it(shared_url: str) -> None:

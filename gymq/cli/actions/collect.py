@@ -15,7 +15,7 @@ import pydantic
 from gymq.authoring import first_problem
 from gymq.bus import Bus
 from gymq.bus.discovery import find_workers
-from gymq.cli.shared.cluster import cluster_url
+from gymq.cli.shared.cluster import cluster_url, open_bus
 from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.run_summary import RunSummary, summary_of
 from gymq.cli.shared.table import profile_table
@@ -69,7 +69,7 @@ async def collect_rollouts(
             address = await stack.enter_async_context(
                 cluster_url(nats, config, log_level=log_level, before_start=probe)
             )
-            bus = await Bus.connect(address.url, role="client", name="gymq collect")
+            bus = await open_bus(address.url, name="gymq collect", timeout_s=10.0)
             stack.push_async_callback(bus.close)
             options = replace(options, models=await _check_workers(bus, config))
             steps.close()

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
-from gymq.bus import Bus
+from gymq.bus import Bus, NoServer
 from gymq.bus.jetstream import STREAM_NOT_FOUND, JetStreamError
 from gymq.cli.shared.configuration import check_instance, check_instances
 from gymq.cli.shared.errors import UsageError
@@ -113,10 +113,18 @@ async def stored_server(nats: str | None) -> AsyncIterator[tuple[str, EmbeddedSe
         yield server.url, server
 
 
+async def open_bus(url: str, *, name: str, role: str = "client", timeout_s: float = CONNECT_S) -> Bus:
+    """Connect to a server that should be there."""
+    try:
+        return await Bus.connect(url, role=role, name=name, timeout_s=timeout_s, is_starting=False)
+    except NoServer as error:
+        raise UsageError(f"{error}; start one with `gymq up`, or check --nats") from None
+
+
 @asynccontextmanager
 async def connected(url: str, *, name: str, role: str = "client") -> AsyncIterator[Bus]:
     """Connect to a server for one command."""
-    bus = await Bus.connect(url, role=role, name=name, timeout_s=CONNECT_S)
+    bus = await open_bus(url, name=name, role=role)
     try:
         yield bus
     except JetStreamError as error:
