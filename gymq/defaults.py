@@ -28,4 +28,3 @@ InFlight = Literal["continue", "restart", "finish"]
 """What becomes of rollouts that run when new weights come."""
 
 VIEWER_PORT = 11800  # of `gymq view`: the same address each time, unless something else is there
-VIEWER_URL = f"http://127.0.0.1:{VIEWER_PORT}/ui/"

@@ -13,7 +13,6 @@ import psutil
 import pytest
 
 from gymq.cluster.server import EmbeddedServer
-from gymq.defaults import VIEWER_URL
 from tests.support.ports import free_port
 from tests.support.waiting import until_answer
 
@@ -105,16 +104,13 @@ async def test_a_cluster_of_parts_does_what_a_whole_one_does(
     assert collect.returncode == 0
     assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 2
     assert not (tmp_path / ".gymq" / "logs").exists()
-    assert VIEWER_URL.encode() not in await stopped(agents)  # `gymq view` finds no server in that folder
+    assert b"gymq view" not in await stopped(agents)  # `gymq view` finds no server in that folder
 
 
 @pytest.mark.nightly
 async def test_a_whole_cluster_names_the_command_that_shows_its_runs(parts: Parts) -> None:
     cluster = await parts.up()
-    assert (
-        f"gymq view, in this folder, shows runs and rollouts in a browser, at {VIEWER_URL}"
-        in (await stopped(cluster)).decode()
-    )
+    assert "gymq view, in this folder, shows runs and rollouts in a browser" in (await stopped(cluster)).decode()
 
 
 async def test_with_a_bridge_its_viewer_is_named(parts: Parts, tmp_path: Path) -> None:
@@ -125,7 +121,7 @@ async def test_with_a_bridge_its_viewer_is_named(parts: Parts, tmp_path: Path) -
     async with asyncio.timeout(PATIENCE_S):
         assert f"viewer: http://127.0.0.1:{port}/ui/".encode() in await cluster.stdout.readline()
         assert b"Ctrl-C" in await cluster.stdout.readline()
-    assert VIEWER_URL.encode() not in await stopped(cluster)
+    assert b"gymq view" not in await stopped(cluster)
 
 
 async def test_health_names_the_process_that_died_until_it_is_back(parts: Parts, own_server: EmbeddedServer) -> None:

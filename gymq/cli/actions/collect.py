@@ -24,7 +24,6 @@ from gymq.config.unknown import CONCURRENCY
 from gymq.data.materialise import MaterialiseOptions
 from gymq.data.rows import RowError
 from gymq.data.run_files import ReportFiles
-from gymq.defaults import VIEWER_URL
 from gymq.protocol.instances import Instance
 from gymq.redaction import hide_options
 from gymq.render import counted, listing_console, print_prose, say
@@ -119,7 +118,7 @@ def _report(
         if progress.done:
             statistics = f"statistics in {written.reward_profiling} and {written.agent_metrics}"
             print_prose(f"rollouts in {files.output}, {statistics}", sys.stdout)
-            print(f"  in a browser     gymq view, at {VIEWER_URL}")
+            print("  in a browser     gymq view")
             print(f"  in the terminal  gymq rollouts --run {progress.run}")
             print(f"  more statistics  gymq profile --run {progress.run}")
     if progress.refused:

@@ -19,7 +19,7 @@ from gymq.cli.shared.interrupts import until_interrupted
 from gymq.cluster.launch import Cluster
 from gymq.cluster.worker_process import raise_open_files
 from gymq.config import Config
-from gymq.defaults import VIEWER_URL, ClusterPart
+from gymq.defaults import ClusterPart
 from gymq.protocol.instances import Instance
 from gymq.redaction import redact
 
@@ -63,7 +63,7 @@ async def run_cluster(
             where = f"{len(cluster.children)} processes at {redact(cluster.url)}"
             print(f"{num_workers} workers in {where}; Ctrl-C stops them", flush=True)
             if has_server and not has_bridge:
-                print(f"gymq view, in this folder, shows runs and rollouts in a browser, at {VIEWER_URL}", flush=True)
+                print("gymq view, in this folder, shows runs and rollouts in a browser", flush=True)
             try:
                 await asyncio.Event().wait()
             finally:
