@@ -90,6 +90,12 @@ def test_a_count_of_none_is_refused(gymq, arguments):
     assert f'Invalid value "{arguments[2]}" for {arguments[1]}. Must be >= 1.' in refused.err
 
 
+@pytest.mark.parametrize("level", ["INFO", "Warning"])
+def test_a_log_level_is_known_in_any_case(gymq, here, level):
+    called = gymq("view", "--log-level", level, "--nats", "nats://127.0.0.1:1")
+    assert "cannot connect to NATS" in called.err
+
+
 @pytest.mark.parametrize("name", ["bridge", "collect", "demo", "env-server", "up", "view"])
 def test_an_unknown_log_level_is_refused_with_the_known_ones(gymq, name):
     refused = gymq(name, "--log-level", "loud")

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from cyclopts import Parameter
+from cyclopts import Parameter, Token, convert
 from cyclopts.validators import Number
+
+
+def _in_any_case(hint: Any, tokens: Sequence[Token]) -> Any:
+    return convert(hint, [token.evolve(value=token.value.lower()) for token in tokens])
+
 
 ConfigFiles = Annotated[tuple[Path, ...], Parameter(alias="-c", consume_multiple=False)]
 SearchFolders = Annotated[tuple[Path, ...], Parameter(consume_multiple=False)]
@@ -17,7 +23,10 @@ Overrides = Annotated[
 ]
 Share = Annotated[float | None, Parameter(validator=Number(gte=0.001, lte=1000))]
 PriorityName = Literal["urgent", "normal", "background"]
-LogLevel = Annotated[Literal["debug", "info", "warning", "error"], Parameter(help="least severe messages to log.")]
+LogLevel = Annotated[
+    Literal["debug", "info", "warning", "error"],
+    Parameter(help="least severe messages to log.", converter=_in_any_case),
+]
 Count = Annotated[int, Parameter(validator=Number(gte=1))]
 OptionalCount = Annotated[int | None, Parameter(validator=Number(gte=1))]
 
