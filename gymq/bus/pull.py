@@ -35,9 +35,9 @@ class Delivery:
         """Acknowledge the message; if the acknowledgement is lost, the message is redelivered."""
         await self._bus.publish(self._reply, b"+ACK")
 
-    async def nak(self) -> None:
-        """Negative-acknowledge the message, so that it is redelivered at once."""
-        await self._bus.publish(self._reply, b"-NAK")
+    async def nak(self, *, after_s: float = 0.0) -> None:
+        """Negative-acknowledge the message, so that it is redelivered, at once or after so many seconds."""
+        await self._bus.publish(self._reply, b'-NAK {"delay": %d}' % int(after_s * 1e9) if after_s else b"-NAK")
 
     async def in_progress(self) -> None:
         """Report that the message is still in flight, which postpones its redelivery."""

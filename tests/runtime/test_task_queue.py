@@ -267,6 +267,23 @@ async def test_a_paused_run_starts_nothing_and_continues_when_it_is_resumed(bus:
     assert (await agents.work(20))[paused] >= 8
 
 
+async def test_tasks_of_a_paused_run_are_not_delivered_again_and_again(bus: Bus, run: str, agents: Agents) -> None:
+    queue = await agents.start(200)
+    await submit(bus, run, run, 1)
+    await until(lambda: bool(agents.running))
+    agents.end_one()
+    (lane,) = queue._lanes.values()
+    await until(lambda: lane.pull.outstanding > 100)
+    await steer(bus, run, paused=True)
+    await until(lambda: lane.is_paused)
+    await submit(bus, run, run, 3)
+    await until(lambda: not lane.pull.outstanding)
+    info = await bus.js.api(f"CONSUMER.INFO.{streams.TASKS}.{lane.queue.consumer}")
+    assert info["delivered"]["consumer_seq"] <= 4
+    await steer(bus, run, paused=False)
+    await until(lambda: len(agents.running) == 3)
+
+
 async def test_a_pause_and_shares_survive_the_agent(bus: Bus, run: str, agents: Agents) -> None:
     paused, other = f"{run}-paused", f"{run}-other"
     for name in (paused, other):

@@ -164,7 +164,13 @@ class TaskQueue:
         self._num_started += 1
         self._num_urgent += lane.is_urgent
         self._shares.start(lane.account, now)
-        work = delivery.nak() if self._is_draining or lane.is_paused else self._work(delivery)
+        if self._is_draining:
+            work = delivery.nak()
+        elif lane.is_paused:
+            # Not before what was asked for ahead of the pause has expired: the same request would get it again.
+            work = delivery.nak(after_s=2 * WATCH_S)
+        else:
+            work = self._work(delivery)
         task = asyncio.get_running_loop().create_task(work)
         self._running[task] = delivery
         task.add_done_callback(functools.partial(self._finished, lane, lane.is_urgent, now))
