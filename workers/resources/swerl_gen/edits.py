@@ -12,6 +12,15 @@ from typing import NamedTuple
 
 from gymq.errors import GymqError
 
+# What says how tests are run, or what Python runs before them.
+_TEST_SETUP = frozenset(
+    (
+        *("conftest.py", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg", "pyproject.toml"),
+        *("pytest.py", "sitecustomize.py", "usercustomize.py"),
+    )
+)
+_TEST_FOLDERS = frozenset(("test", "tests"))
+_TEST_FILE = re.compile(r"test_.*|.*_tests?\.py|tests\.py|.*\.pth")
 CONTEXT_LINES = 3
 MAX_EDITS = 1000  # each is looked for in a whole file
 
@@ -142,6 +151,23 @@ def edited_files(reply: str, relaxed: bool, contents: dict[str, str]) -> dict[st
     if not changed:
         raise Void("the edits change nothing")
     return changed
+
+
+def without_tests(files: dict[str, str], contents: dict[str, str]) -> dict[str, str]:
+    """Return files without those of tests and of how they are run, unless they are among those that the row shows.
+
+    Raises:
+        Void: there are no others.
+    """
+    kept = {path: text for path, text in files.items() if path in contents or not _is_of_tests(path)}
+    if not kept:
+        raise Void("the edits only change tests")
+    return kept
+
+
+def _is_of_tests(path: str) -> bool:
+    *folders, name = path.split("/")
+    return name in _TEST_SETUP or not _TEST_FOLDERS.isdisjoint(folders) or _TEST_FILE.fullmatch(name) is not None
 
 
 def patch_of(files: dict[str, str], contents: dict[str, str], remove_repo_name: bool) -> str:

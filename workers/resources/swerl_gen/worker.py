@@ -12,7 +12,14 @@ from typing import Any, ClassVar, Literal
 
 import pydantic
 from gymq.workers.resources.swerl_gen.container import Containers, instance_of, may_be_written
-from gymq.workers.resources.swerl_gen.edits import Repair, Void, edited_files, patch_of, path_in_repository
+from gymq.workers.resources.swerl_gen.edits import (
+    Repair,
+    Void,
+    edited_files,
+    patch_of,
+    path_in_repository,
+    without_tests,
+)
 from gymq.workers.resources.swerl_gen.grading import REWARDS, Resolution, resolution_of
 from gymq.workers.resources.swerl_gen.reproduction import new_file_patch, reproduces, script_in
 
@@ -82,6 +89,8 @@ class SwerlGen(gymq.Resources[IssueRow]):
         contents, remove_repo_name = file_contents(row.metadata)
         relaxed = self.options.relaxed_formatting
         files = await self.compute(edited_files, reply, relaxed, contents)
+        if self.options.hardened:
+            files = without_tests(files, contents)
         patch = None
         with suppress(CpuTimeUsedUp):
             patch = await self.compute(patch_of, files, contents, remove_repo_name)

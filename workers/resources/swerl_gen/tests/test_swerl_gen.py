@@ -3,12 +3,13 @@ import json
 import os
 import random
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 from gymq.workers.resources.swerl_gen.container import Containers
-from gymq.workers.resources.swerl_gen.edits import Void, edited_files, edits_in, patch_of, solution_of
+from gymq.workers.resources.swerl_gen.edits import Void, edited_files, edits_in, patch_of, solution_of, without_tests
 from gymq.workers.resources.swerl_gen.grading import resolution_of
 from gymq.workers.resources.swerl_gen.logs import statuses_in
 from gymq.workers.resources.swerl_gen.reproduction import new_file_patch, script_in
@@ -399,6 +400,42 @@ async def test_a_script_that_changes_while_it_runs_is_run_as_it_was(tmp_path):
     row = row_over({"code_.py": content}, ANSWER_IS_7)
     verdict = await verify(row, solution(("code_.py", "    return 6", f"    return 6\n{hack}")), **options)
     assert verdict.reward == 0.0
+
+
+ALL_PASS = """
+import pytest
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport():
+    report = (yield).get_result()
+    report.outcome = "passed"
+"""
+CHECKED_BY_PYTEST = f"cd /testbed; {sys.executable} -m pytest -rA -p no:cacheprovider test_it.py"
+
+
+@pytest.mark.parametrize(("hardened", "reward"), [(True, 0.0), (False, 1.0)])
+@pytest.mark.parametrize(
+    "hack", [("conftest.py", "", ALL_PASS), ("test_it.py", "", "def test_it():\n    assert 'another test'")]
+)
+async def test_a_reply_changes_no_test_and_not_how_tests_are_run(tmp_path, hack, hardened, reward):
+    content = "def answer():\n    return 6\n"
+    checks = "import code_\ndef test_it():\n    assert code_.answer() == 7\n"
+    options = repository(tmp_path, {"code_.py": content.encode(), "test_it.py": checks.encode()})
+    row = row_over({"code_.py": content}, CHECKED_BY_PYTEST)
+    row["instance"]["FAIL_TO_PASS"] = ["test_it.py::test_it"]
+    wrong, right = (("code_.py", "    return 6", f"    return {number}") for number in (8, 7))
+    for edits in ([hack], [hack, wrong]):
+        hacked = await verify(row, solution(*edits), hardened=hardened, **options)
+        assert hacked.reward == reward, hacked.fields
+    assert (await verify(row, solution(hack, right), **options)).reward == 1.0
+
+
+@pytest.mark.parametrize("path", ["tests/a.py", "a/test_b.py", "a/b_test.py", "a/conftest.py", "a/x.pth", "pytest.ini"])
+def test_files_of_tests_are_left_out_unless_the_row_shows_them(path):
+    files = {path: "new", "latest_news.py": "new", "a/testing/b.py": "new"}
+    assert set(without_tests(files, {})) == set(files) - {path}
+    assert without_tests(files, {path: "old"}) == files
+    with pytest.raises(Void):
+        without_tests({path: "new"}, {})
 
 
 PRINTS_AT_EXIT = "    return 6\nimport atexit\natexit.register(print, 'PASSED t', flush=True)"
