@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,8 @@ COMMANDS = {
     "auth": "Configure a NATS server where each role may do only what it needs.",
 }
 
+_MEANT = {"runs": "rollouts", "failures": "rollouts --run RUN --failed", "logs": "view"}  # by a name that is none
+
 
 def make_app(asked_for: str | None = None) -> cyclopts.App:
     """Return the command line app.
@@ -77,6 +80,10 @@ def _shown_default(value: Any) -> str | None:
 def _shown_error(error: cyclopts.CycloptsError) -> Any:
     """Return the message for a command line that cannot be parsed; an absent parameter is missing."""
     shown: object = error
+    if isinstance(error, cyclopts.UnknownCommandError) and error.unused_tokens and not error.command_chain:
+        name = error.unused_tokens[0]
+        meant = _MEANT.get(name) or next(iter(get_close_matches(name, COMMANDS, n=1)), None)
+        shown = f"no command {name!r}; {f'did you mean `gymq {meant}`?' if meant else '`gymq --help` lists them'}"
     if isinstance(error, cyclopts.MissingArgumentError) and error.keyword is None and error.argument is not None:
         argument = error.argument
         was_given = any(token.keyword is not None for token in argument.tokens)

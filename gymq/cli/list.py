@@ -9,7 +9,7 @@ from gymq.defaults import Kind
 
 
 def list(
-    kind: Kind | Literal["benchmarks"] | None = None,
+    kind: Literal[Kind, "benchmarks"] | None = None,
     /,
     *,
     search_dir: SearchFolders = (),
