@@ -41,6 +41,8 @@ Script = Annotated[list[Turn], msgspec.Meta(min_length=1)]
 _DEFAULT_MISTAKE: Script = [[Action(text="I do not know.")]]
 _AFTER_THE_END: Turn = [Action(text="That is all.")]
 
+_FORM = 'a script is a list of turns, each a list of {"text": ...} or {"call": {"name": ..., "arguments": ...}}'
+
 _decode = msgspec.json.Decoder(Script).decode
 
 
@@ -59,7 +61,7 @@ def read_script(metadata: dict[str, Any], *, succeeds: bool) -> Script:
     try:
         return _decode(text)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise _unreadable(member, str(error)) from None
+        raise _unreadable(member, f"{error}; {_FORM}") from None
 
 
 def turn_at(script: Script, position: int) -> Turn:

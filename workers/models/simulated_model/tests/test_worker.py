@@ -190,6 +190,7 @@ async def test_tasks_with_one_prompt_but_other_scripts_are_other_tasks() -> None
         ('[[{"say": "a"}]]', "`say`"),
         ("[[]]", "`$[0]`"),
         ("[]", "length >= 1"),
+        ('[[{"name": "add"}]]', 'each a list of {"text": ...} or {"call": {"name": ..., "arguments": ...}}'),
         ('{"text": "a"}', "Expected `array`"),
     ],
 )
