@@ -104,12 +104,12 @@ def test_facts_are_sentences():
     assert list(facts.lines()) == [
         "took 41 s; tokens of rewarded rollouts: 36,000 in, 10,800 out; judge 1,200 in, 96 out",
         "12 replies were truncated at the limit of output tokens (--max-tokens)",
-        "3 rollouts and 40 model calls were retried",
+        "retries: 3 of rollouts, 40 of model calls",
     ]
     assert list(RunSummary(1.0, 0, 0, {}, 0, 0, 0).lines()) == ["took 1.00 s"]
-    assert list(RunSummary(1.0, 0, 0, {}, 1, 1, 1).lines())[1:] == [
+    assert list(RunSummary(1.0, 0, 0, {}, 1, 1, 0).lines())[1:] == [
         "1 reply was truncated at the limit of output tokens (--max-tokens)",
-        "1 rollout and 1 model call were retried",
+        "retries: 1 of rollouts",
     ]
 
 

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterator
 import msgspec
 
 from gymq.bus.rpc.process_reports import TokenCount
-from gymq.render import counted, shown_seconds
+from gymq.render import shown_seconds
 from gymq.runs.collection.progress import Progress
 from gymq.stats.running import ProfileSnapshot
 
@@ -34,8 +34,9 @@ class RunSummary(msgspec.Struct, frozen=True):
         if self.truncated:
             replies = "1 reply was" if self.truncated == 1 else f"{self.truncated:,} replies were"
             yield f"{replies} truncated at the limit of output tokens (--max-tokens)"
-        if self.retried or self.model_retries:
-            yield f"{counted(self.retried, 'rollout')} and {counted(self.model_retries, 'model call')} were retried"
+        retries = (self.retried, "rollouts"), (self.model_retries, "model calls")
+        if shown := [f"{count:,} of {what}" for count, what in retries if count]:
+            yield f"retries: {', '.join(shown)}"
 
 
 def summary_of(progress: Progress, snapshot: ProfileSnapshot, truncated: int, policies: Collection[str]) -> RunSummary:
