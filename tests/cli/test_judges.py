@@ -124,6 +124,11 @@ def test_an_option_of_the_file_is_set_with_its_type_and_checked(gymq, judged):
         (["--judge-model", "m"], "--judge-model needs --judge-url"),
         (["--option", "depth=1"], "--option needs --resources FILE.py"),
         (["--resources", "judged.py", "--option", "depth"], "--option depth: write KEY=VALUE"),
+        (["--resources", "none.py"], "gymq: --resources none.py: file not found\n"),
+        (
+            ["--resources", "mcqa"],
+            "for an environment with a configuration give --config workers/resources/mcqa/config.yaml",
+        ),
         (["--resources", "plain.py", *JUDGE], "no environment of this configuration has an option that names a judge"),
     ],
 )

@@ -34,6 +34,7 @@ from gymq.execution.loading.registry import WorkerNotFound, find_class
 from gymq.execution.loading.worker_source import instance_name
 from gymq.render import say
 from gymq.resources import Resources
+from gymq.workers import SHIPPED
 
 JUDGE = "judge"
 JUDGE_IN_CONFIG = "a configuration (--config) names another"
@@ -132,7 +133,10 @@ def _load(files: Sequence[str], overrides: Sequence[str | Override]) -> Config:
 
 def _check_sources(given: WorkerSources) -> None:
     if given.resources is not None and not given.resources.is_file():
-        raise UsageError(f"--resources {given.resources}: file not found")
+        files = [folder / "config.yaml" for folder in (given.resources, Path("workers", "resources", given.resources))]
+        found = next((file for file in files if file.is_file() or (SHIPPED / file).is_file()), None)
+        hint = "" if found is None else f"; for an environment with a configuration give --config {found}"
+        raise UsageError(f"--resources {given.resources}: file not found{hint}")
     if given.model_url is not None and given.model is None:
         raise UsageError("--model-url needs --model, the name the endpoint knows the model by")
     if given.model is not None and given.model_url is None:
