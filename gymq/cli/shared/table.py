@@ -71,7 +71,7 @@ def profile_table(
         failed = sum(agent.failures.values())
         rates = [_shown(agent.pass_at_k.get(k), ".1f") for k in shown]
         counts = (f"{agent.tasks:,}", f"{agent.rollouts:,}", shown_count(failed))
-        table.add_row(printable(names[name]), _shown(agent.mean_reward, ".3g"), *rates, *counts)
+        table.add_row(printable(names[name]), _shown(agent.mean_reward, ".3f"), *rates, *counts)
     return table
 
 
@@ -102,7 +102,7 @@ def rate_table(name: str, agent: AgentSnapshot, ks: Sequence[int] | None = None)
         table.add_row(
             f"{k}",
             shown_number(None if estimate is None else estimate.value, ".1f"),
-            "-" if interval is None else f"{interval.low:.1f}-{interval.high:.1f}",
+            "-" if interval is None else f"{interval.low:.1f} to {interval.high:.1f}",
             shown_number(agent.avg_of_k.get(k), ".1f"),
             *([shown_number(agent.majority_at_k.get(k), ".1f")] if has_majority else []),
         )
