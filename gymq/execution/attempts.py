@@ -88,10 +88,13 @@ class Attempts:
             staleness = await self._staleness_limit(task)
             if num_delivered > 1:
                 await self._check_unsettled(task)  # it may have waited since it was looked for
+            pause_s: float | None = None
             while True:
-                reconnects = self._bus.reconnects
                 limit = asyncio.timeout_at(work.deadline + DEADLINE_GRACE_S)
                 try:
+                    if pause_s is not None:
+                        await asyncio.sleep(pause_s)
+                    reconnects = self._bus.reconnects
                     rollout = self._start_attempt(work, staleness)
                     if suspect is not None or self.agent.journals(rollout):
                         await self._open_journal(work, num_delivered, suspect)
@@ -121,7 +124,6 @@ class Attempts:
                 if pause_s is None:
                     return work.failure(failed), work.journal
                 log.info("retrying after %s: %s", failed.failure_class, failed.message)
-                await asyncio.sleep(pause_s)
                 work.attempt += 1
 
     @contextmanager

@@ -280,11 +280,18 @@ class Waiting(gymq.Agent):
         raise AssertionError
 
 
+class Failing(gymq.Agent):
+    """Fails, which another attempt may cure."""
+
+    async def run(self, rollout: Rollout) -> Verdict:
+        raise RolloutError(FailureClass.SATURATED, "no room")
+
+
 @asynccontextmanager
-async def at_work(bus: Bus, run: str) -> AsyncIterator[Suspect]:
+async def at_work(bus: Bus, run: str, agent: type[gymq.Agent] = Waiting) -> AsyncIterator[Suspect]:
     """A suspect whose process is stopped in the end."""
     suspect = await suspect_of_a_new_process()
-    attempts = Attempts(bus, Calls(bus), Waiting(name="agent"), worker="worker")
+    attempts = Attempts(bus, Calls(bus), agent(name="agent"), worker="worker")
     working = asyncio.create_task(attempts.outcome(task_of(run), 3, suspect))
     await until_answer(lambda: bus.js.last(streams.JOURNAL, subjects.journal(*task_of(run).rollout_id)))
     yield suspect
@@ -296,6 +303,21 @@ async def at_work(bus: Bus, run: str) -> AsyncIterator[Suspect]:
 async def test_a_process_that_stops_does_not_blame_its_suspect(bus: Bus, run: str) -> None:
     async with at_work(bus, run) as suspect:
         assert not suspect.is_cleared
+    await deliver(bus, run)
+
+
+async def test_a_process_that_stops_between_attempts_does_not_blame_its_suspect(
+    bus: Bus, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pausing = asyncio.Event()
+
+    def pause_s(*_: object, **__: object) -> float:
+        pausing.set()
+        return 1000.0
+
+    monkeypatch.setattr(attempts_module._Work, "pause_s", pause_s)
+    async with at_work(bus, run, Failing):
+        await pausing.wait()
     await deliver(bus, run)
 
 
