@@ -28,7 +28,7 @@ from gymq.protocol.messages import BlobRef, FailureClass, Generate, Generated, G
 
 log = logging.getLogger("gymq.model")
 
-JUDGE_TIMEOUT_S = 600.0
+JUDGE_TIMEOUT_S = 600.0  # outside of a call, such as where a verifier starts
 
 LOOK_EVERY_S = 0.25  # at the load
 PUBLISH_EVERY_S = 1.0  # a load that does not change
@@ -243,7 +243,8 @@ class BusModels:
             raise JudgeFailed(f"the request to judge {model} does not fit: {error}") from None
         if isinstance(params["input"], str):
             params["input"] = [responses.user_message(params["input"])]
-        timeout_s = min(JUDGE_TIMEOUT_S, call.deadline - asyncio.get_running_loop().time())
+        left_s = call.deadline - asyncio.get_running_loop().time()
+        timeout_s = left_s if math.isfinite(left_s) else JUDGE_TIMEOUT_S
         if timeout_s <= 0:
             raise JudgeFailed(f"there is no time left to ask judge {model}")
         request = Generate(rollout=call.rollout, timeout_s=timeout_s, params=params, session=call.rollout)

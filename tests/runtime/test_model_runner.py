@@ -157,11 +157,14 @@ async def test_a_judge_is_asked_by_name(calls: Calls, model: Scripted, run: str)
     assert model.asked[0].params["input"] == [responses.user_message("Is it right?")]
 
 
-async def test_a_judge_has_no_more_time_than_the_call_it_is_asked_for(calls: Calls, model: Scripted, run: str) -> None:
-    token = current_call.set(CurrentCall("r/0/0", asyncio.get_running_loop().time() + 5.0))
+@pytest.mark.parametrize("left_s", [5.0, 5000.0])
+async def test_a_judge_has_the_time_of_the_call_it_is_asked_for(
+    calls: Calls, model: Scripted, run: str, left_s: float
+) -> None:
+    token = current_call.set(CurrentCall("r/0/0", asyncio.get_running_loop().time() + left_s))
     await BusModels(calls).respond(run, {"input": "?"})
     current_call.reset(token)
-    assert 0 < model.asked[0].timeout_s <= 5.0
+    assert max(0.0, left_s - DEADLINE_S) < model.asked[0].timeout_s <= left_s
     assert model.asked[0].rollout == "r/0/0"
 
 
