@@ -35,8 +35,8 @@ def code_that_runs(proof: str, *, axioms: bool = True) -> str | None:
     Args:
         axioms: whether the compiler lists those of the theorem. Otherwise words that bring some are found too.
     """
-    # Where a comment may end within its line, or a text hold two hyphens, nothing is taken for a comment.
-    code = proof if "/-" in proof or '"' in proof else _COMMENT.sub("", proof)
+    # Where a comment may end within its line, or a text or a name hold two hyphens, nothing is taken for a comment.
+    code = proof if any(mark in proof for mark in ("/-", '"', "\u00ab")) else _COMMENT.sub("", proof)
     found = _RUNS_CODE.search(code) or (None if axioms else _BRINGS_AXIOMS.search(code))
     return None if found is None else found[0]
 

@@ -157,6 +157,7 @@ async def test_the_number_of_the_attempt_comes_back():
         (["rfl", 'elab "#print" : command => pure ()'], "runs_code"),
         (["set_option debug.skipKernelTC true in", "decide +kernel"], "runs_code"),
         (["set_option «debug».«skipKernelTC» true in decide +kernel"], "runs_code"),
+        (["have «a--b» := trivial; run_tac pure ()", "rfl"], "runs_code"),
         (["rfl", "@[tactic x] def f : Lean.Elab.Tactic.Tactic := fun _ => pure ()"], "runs_code"),
         (["rfl", "open Lean /- a -/ Meta", "@[norm_num 1] def f : NormNumExt where eval := g"], "runs_code"),
         (["rfl", '@[app_unexpander f] def g := fun _ => do (← IO.FS.readFile "program.lean")'], "runs_code"),
