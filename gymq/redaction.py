@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -37,7 +38,10 @@ _MIN_CHARS = 8  # hiding what is shorter would make other texts unreadable
 _CREDENTIAL = re.compile(r"[^\s\"\\]{16,}")
 """What is cut out of replies too, if it has letters and digits: unlike `EMPTY`, no model writes it by chance."""
 
+MOST_ENDED = 64  # of secrets that open nothing any more
+
 _hidden: set[str] = set()
+_ended: deque[str] = deque()
 _credentials: set[bytes] = set()
 
 
@@ -67,12 +71,17 @@ def hide(secret: str) -> None:
 
 @contextmanager
 def hidden(secret: str) -> Iterator[None]:
-    """Hide a secret as `hide` does, until the block ends: a process has many that open something only for a while."""
+    """Hide a secret as `hide` does while the block runs: a process has many that open something only for a while.
+
+    The last `MOST_ENDED` stay hidden: the error with which a block ends may hold its secret.
+    """
     hide(secret)
     try:
         yield
     finally:
-        _hidden.discard(secret)
+        _ended.append(secret)
+        if len(_ended) > MOST_ENDED:
+            _hidden.discard(_ended.popleft())
 
 
 def hide_credential(text: str) -> None:
