@@ -13,6 +13,7 @@ LONG_EXPECTED_CHARS = 40
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
 _ARTICLE = re.compile(r"\b(?:a|an|the)\b")
+_YES_OR_NO = re.compile(r"\b(?:yes|no)\b")
 _NO_TOKENS = ("yes", "no", "noanswer")
 
 _LEADING = ("the ", "a ", "an ")
@@ -82,6 +83,13 @@ def contains_strictly(answer: str, spellings: set[str]) -> bool:
     """Return whether it contains one as a word, if it is short, and early, if the answer is long."""
     text = plain(answer)
     return any(_is_in_place(text, spelling) for spelling in _plain_forms(spellings))
+
+
+def says_the_other(answer: str, expected: str) -> bool:
+    """Return whether yes or no is expected, and the answer says the other one first."""
+    wanted = plain(expected)
+    first = _YES_OR_NO.search(plain(answer)) if wanted in ("yes", "no") else None
+    return first is not None and first[0] != wanted
 
 
 def spellings_of(expected: str) -> set[str]:

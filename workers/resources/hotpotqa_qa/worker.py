@@ -11,6 +11,7 @@ from gymq.workers.resources.hotpotqa_qa.scores import (
     contains,
     contains_strictly,
     exact_match,
+    says_the_other,
     spellings_of,
     token_f1,
     unreliable,
@@ -39,7 +40,7 @@ class HotpotQa(gymq.Resources[AnswerRow]):
         expected = request.row.expected_answer
         answer = find_answer(request.reply_text.strip())
         spellings = spellings_of(expected)
-        correct = float(contains_strictly(answer, spellings))
+        correct = float(contains_strictly(answer, spellings) and not says_the_other(answer, expected))
         reason = unreliable(expected)
         return gymq.Verdict(
             correct,

@@ -130,3 +130,19 @@ async def test_an_empty_reply_has_no_answer():
     async with Harness(HotpotQa, {"report_filtered_metrics": False}) as env:
         verdict = await env.verify(row(""), reply(" "))
     assert (verdict.reward, verdict.fields["extracted_answer"], verdict.fields["answer_em"]) == (0.0, None, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected", "reward"),
+    [
+        ("Yes.", "yes", 1.0),
+        ("yes and no", "yes", 1.0),
+        ("yes and no", "no", 0.0),
+        ("no, yes", "yes", 0.0),
+        ("Yes, there is no difference", "yes", 1.0),
+        ("No. 5 and yes", "No. 5", 1.0),
+    ],
+)
+async def test_yes_and_no_are_not_both_the_answer(answer, expected, reward):
+    async with Harness(HotpotQa) as env:
+        assert (await env.verify(row(expected), reply(f'{{"answer": "{answer}"}}'))).reward == reward
