@@ -27,7 +27,7 @@ def test_the_demo_ends_with_a_table_and_says_where_to_look(
     called = gymq("demo", "--num-repeats", "1")
     assert called.status == 0, called.err
     assert "policy: policy_model = simulated_model" in called.out
-    assert "gymq view, at http" in called.out
+    assert "in a browser     gymq view\n" in called.out
     found = environments(here)
     assert found.keys() == {"mcqa", "math_with_judge", "example_session_state_mgmt", "workplace_assistant"}
     assert found.total() == 225
