@@ -178,6 +178,20 @@ async def test_what_failed_is_tried_again_at_the_next_start_and_ends_in_the_outp
     assert len(await desk.cluster.stored(desk.run())) == 2
 
 
+async def test_a_failure_is_written_whose_sequence_another_had_before_the_store_was_lost(desk: Desk) -> None:
+    desk.write_input([row(script={"agent": "raise"})])
+    await desk.collect(agent="odd")
+    (failed,) = read(desk.files.failures)
+    await streams.delete_run(desk.cluster.js, desk.run())
+    sequences = range(failed["_ng_failure_sequence"] + 1, failed["_ng_failure_sequence"] + 200)
+    earlier = [failed | {"_ng_failure_sequence": sequence, "_ng_failure_curable": True} for sequence in sequences]
+    desk.files.failures.write_text("".join(json.dumps(line) + "\n" for line in earlier))
+    assert (await desk.collect(agent="odd")).failures == {"agent_failed": 1}
+    *before, last = read(desk.files.failures)
+    assert before == earlier
+    assert "_ng_failure_curable" not in last
+
+
 async def test_failures_that_came_while_no_collection_ran_are_not_those_of_the_next(desk: Desk) -> None:
     desk.write_input([row("fails", script={"model_fails": 4})])
     before = await desk.collect()

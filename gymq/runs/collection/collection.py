@@ -15,6 +15,7 @@ from contextlib import closing
 import msgspec
 
 from gymq.bus import Bus, BusError
+from gymq.bus.jetstream import MESSAGE_NOT_FOUND, JetStreamError
 from gymq.bus.queue.cancel import Cancellations
 from gymq.bus.queue.client import MOST_SUBMITTED_AT_ONCE, SERVER_PATIENCE_S, QueueClient
 from gymq.bus.queue.steering import Steered, steer
@@ -29,6 +30,7 @@ from gymq.runs.collection.input_checks import refusal
 from gymq.runs.collection.options import CollectOptions
 from gymq.runs.collection.progress import STALLED_AFTER_S, Progress
 from gymq.runs.collection.run_setup import RunSetup
+from gymq.runs.stored_runs import Runs
 from gymq.stats.running import RunningReward
 
 CANCEL_GRACE_S = 5.0  # for the last outcomes of a cancelled run
@@ -132,6 +134,7 @@ class Collection:
 
     async def _finish(self, resume: Resume, output: Appender, failures: Appender) -> None:
         """Collect what is left of the run."""
+        await self._forget_lost_failures()
         # In this order: a task that ends in between is found among the outcomes.
         await self._find_queued(resume)
         await self._catch_up(resume, output, failures)
@@ -169,6 +172,17 @@ class Collection:
         resume = Resume(rows, output, failures, note_reward=rewards.add)
         self.progress.rewards = rewards  # complete, since it is read by another thread
         return resume
+
+    async def _forget_lost_failures(self) -> None:
+        """Forget the sequences of failures that the server lost with its store, since it uses them again."""
+        last = 0
+        if self._known_failures:
+            try:
+                last = await Runs(self._bus).last_sequence(self.progress.run)
+            except JetStreamError as error:
+                if error.code != MESSAGE_NOT_FOUND:
+                    raise
+        self._known_failures = {sequence for sequence in self._known_failures if sequence <= last}
 
     def _how_far(self, resume: Resume) -> str:
         run, done, total = self.progress.run, len(resume.done), self.progress.total
