@@ -46,6 +46,7 @@ class ServiceListing:
         worker: str,
         kind: str,
         implementation: str,
+        digest: str = "",
         subjects: list[str],
         stats: Callable[[], dict[str, Any]],
     ) -> None:
@@ -58,7 +59,7 @@ class ServiceListing:
         self._name = name
         self._worker = worker
         self._role = ROLE_OF[kind]
-        metadata = {"kind": kind, "implementation": implementation}
+        metadata = {"kind": kind, "implementation": implementation} | ({"digest": digest} if digest else {})
         self._identity = {"name": name, "id": worker, "version": _version(), "metadata": metadata}
         self._subjects = subjects
         self._stats = stats

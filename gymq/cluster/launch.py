@@ -17,12 +17,15 @@ from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NoReturn, Protocol
 
+import msgspec
+
 from gymq.bus import Bus, credentials, streams
 from gymq.cluster import spawner
 from gymq.cluster.environments import CannotIsolate, python_for
 from gymq.cluster.server import EmbeddedServer, ServerError
 from gymq.cluster.server.roles import OPERATOR, SERVICES
 from gymq.cluster.worker_process import READY, ProcessSpec, StartContext
+from gymq.config import digest_of
 from gymq.errors import GymqError
 from gymq.execution.services.run_queues import RunQueues
 from gymq.processes.passed_environment import passed
@@ -98,7 +101,7 @@ class Cluster:
             new_child: returns a process with a name, not started yet; None: processes on this machine.
             prepare: called with the streams of the embedded server before any worker uses them.
         """
-        self._instances = list(instances)
+        self._instances = [msgspec.structs.replace(instance, digest=digest_of(instance)) for instance in instances]
         self._folder = folder
         self._given_url = url
         self._replicas = replicas

@@ -201,6 +201,7 @@ class InstanceHost:
             worker=self.worker,
             kind=instance.kind,
             implementation=instance.implementation,
+            digest=instance.digest,
             subjects=serves,
             stats=stats,
         )

@@ -6,7 +6,7 @@
 from gymq.config.addresses import add_addresses
 from gymq.config.errors import ConfigError, UnknownInstances
 from gymq.config.loader import Config, load
-from gymq.config.masking import fingerprint, masked, record_instances, record_options
+from gymq.config.masking import digest_of, fingerprint, masked, record_instances, record_options
 from gymq.protocol.instances import Instance
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "Instance",
     "UnknownInstances",
     "add_addresses",
+    "digest_of",
     "fingerprint",
     "load",
     "masked",

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from gymq.config.instances import worker_options
-from gymq.data.run_changes import RecordedInstance, flattened
+from gymq.data.run_changes import RecordedInstance, decisive_options, flattened
 from gymq.protocol.instances import Instance
 from gymq.redaction import MASK, may_name_secret, names_headers, names_secret, without_queries
 
@@ -41,6 +41,14 @@ def record_instances(instances: Iterable[Instance]) -> dict[str, RecordedInstanc
         )
         for found in instances
     }
+
+
+def digest_of(instance: Instance) -> str:
+    """Return a digest of what a worker answers: of its options without secrets, and of the file with its code."""
+    (recorded,) = record_instances([instance]).values()
+    decisive = sorted(decisive_options(recorded).items())
+    content = msgspec.json.encode([recorded.kind, recorded.implementation, decisive, recorded.source], enc_hook=str)
+    return hashlib.sha256(content).hexdigest()
 
 
 def record_options(options: dict[str, Any]) -> dict[str, Any]:

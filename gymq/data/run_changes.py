@@ -85,6 +85,15 @@ def changed_fields(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[Ch
     return [Change(name, old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)]
 
 
+def decisive_options(recorded: RecordedInstance) -> dict[str, Any]:
+    """Return the options that decide what a worker answers; the endpoint of a model is among them."""
+    return {
+        key: value
+        for key, value in recorded.options.items()
+        if (option := key.partition(".")[0]).endswith(("url", "urls")) or not _is_not_asked(recorded.kind, option)
+    }
+
+
 def _is_not_asked(kind: str, option: str) -> bool:
     if option in _OF_EVERY_WORKER:
         return True

@@ -31,6 +31,7 @@ class Instance(msgspec.Struct, frozen=True):
     kind: Kind
     implementation: str  # the key below the kind; it names the worker's code
     options: dict[str, Any] = {}  # all below that; a part of the configuration's tree, not a copy
+    digest: str = ""  # of what it does, where its cluster was started (`gymq.config.digest_of`)
 
     @property
     def server_type(self) -> str:

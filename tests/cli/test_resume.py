@@ -80,6 +80,17 @@ def test_changed_options_of_workers_are_named(gymq: Command, cluster: Finished, 
     assert "gymq: letters_agent.max_concurrency changed from nothing to 3\n" in resumed.err
 
 
+def test_a_running_cluster_with_other_options_is_not_taken_for_the_one_asked_for(
+    gymq: Command, cluster: Finished, tmp_path: Path
+) -> None:
+    agent = "letters_agent.responses_api_agents.simple_agent"
+    refused = gymq(*collection(cluster, tmp_path, f"++{agent}.max_steps=3"))
+    assert refused.status == 2
+    assert "the cluster that runs here serves letters_agent with other options or code than asked for" in refused.err
+    assert not (tmp_path / "out.jsonl").exists()
+    assert gymq(*collection(cluster, tmp_path, f"++{agent}.max_concurrency=3")).status == 0
+
+
 @pytest.mark.nightly
 def test_another_endpoint_of_the_same_model_extends_a_run_and_another_model_does_not(
     gymq: Command, here: Path, endpoint: Endpoint

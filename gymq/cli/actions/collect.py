@@ -19,7 +19,7 @@ from gymq.cli.shared.cluster import cluster_url, open_bus
 from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.run_summary import RunSummary, summary_of
 from gymq.cli.shared.table import profile_table
-from gymq.config import Config
+from gymq.config import Config, digest_of
 from gymq.config.unknown import CONCURRENCY
 from gymq.data.materialise import MaterialiseOptions
 from gymq.data.rows import RowError
@@ -203,6 +203,12 @@ async def _check_workers(bus: Bus, config: Config) -> list[str]:
             raise UsageError(
                 f"the cluster that runs here does not serve {instance.name} = {instance.implementation}; it serves "
                 f"{others}. Stop it, or collect without a configuration of your own"
+            )
+        digest = running[instance.name, instance.implementation]["metadata"].get("digest")
+        if digest not in (None, digest_of(instance)):
+            raise UsageError(
+                f"the cluster that runs here serves {instance.name} with other options or code than asked for. Wait "
+                "until it has ended, collect in another folder, or collect without a configuration of your own"
             )
     return policies(config) or [
         f"{name} = {implementation}"
