@@ -12,6 +12,7 @@ import pytest
 import gymq
 from gymq.bus import Bus, BusError, streams
 from gymq.bus.discovery import ServiceListing
+from gymq.bus.jetstream import STREAM_FULL, JetStreamError
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.serving import Server
 from gymq.bus.weights import Pushed, PushError, push, pushing
@@ -278,12 +279,30 @@ async def test_a_push_that_is_broken_off_leaves_nothing_behind(
     await replicas.start("a")
 
     async def refuse(*_args: Any, **_options: Any) -> Any:
-        raise BusError("the disk is full")
+        raise JetStreamError(STREAM_FULL, "the disk is full")
 
     monkeypatch.setattr("gymq.bus.weights.pushing._store_record", refuse)
     with pytest.raises(BusError, match="disk is full"):
         await push(bus, run, "v1", weights=safetensors(b"one"))
     assert await num_parts(bus, run) == 0
+
+
+async def test_weights_whose_push_is_cancelled_once_they_are_announced_are_loaded(
+    bus: Bus, replicas: Replicas, monkeypatch: pytest.MonkeyPatch, run: str
+) -> None:
+    await replicas.start("one")
+    store = bus.js.publish_or_last
+
+    async def store_and_wait(*arguments: Any, **options: Any) -> Any:
+        await store(*arguments, **options)
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(bus.js, "publish_or_last", store_and_wait)
+    with pytest.raises(asyncio.CancelledError):
+        await push(bus, run, "v1", weights=safetensors(b"weights of v1"))
+    await replicas.start("two")
+    for worker in ("one", "two"):
+        await until_answer(lambda: answer_of(bus, run, worker), lambda found: found == ("weights of v1", ["v1"]))  # noqa: B023
 
 
 async def test_damaged_bytes_are_not_loaded(bus: Bus, replicas: Replicas, run: str) -> None:

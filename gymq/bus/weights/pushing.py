@@ -22,7 +22,7 @@ import msgspec
 
 from gymq.bus import Bus, BusError, NoAnswer, NoResponders, streams
 from gymq.bus.discovery import WorkerSearch, find_workers, is_running, reported
-from gymq.bus.jetstream import JetStream, Stored
+from gymq.bus.jetstream import JetStream, JetStreamError, Stored
 from gymq.bus.weights.holding import LOOK_S, held, until_finished
 from gymq.defaults import CONFIRM_S, MAX_VERSIONS, InFlight, WeightsMode
 from gymq.errors import GymqError
@@ -116,6 +116,7 @@ async def push(
     record = Weights(policy_version=policy_version, mode=mode, in_flight=in_flight, before=before_it, at=time.time())
     name = secrets.token_hex(12)
     oldest = 0
+    may_be_announced = False
     async with contextlib.AsyncExitStack() as stack:
         try:
             if weights is None:
@@ -127,9 +128,11 @@ async def push(
                 await stack.enter_async_context(held(bus, model))
             if in_flight == "finish":
                 await until_finished(bus, model, deadline_s)
+            may_be_announced = True
             sequence = await _store_record(js, model, record, 0 if replaced is None else replaced.sequence)
-        except (Exception, asyncio.CancelledError):
-            if weights is not None:
+        except (Exception, asyncio.CancelledError) as error:
+            # Replicas would look in vain for the parts of a record that is stored. The next push removes them.
+            if weights is not None and (not may_be_announced or isinstance(error, PushError | JetStreamError)):
                 with contextlib.suppress(BusError):
                     await _remove_parts(js, f"{subjects.weights_parts(model, name)}.*")
             raise
