@@ -9,7 +9,7 @@ import pytest
 
 from gymq.bus import Bus, streams
 from gymq.bus.queue.client import QueueClient
-from gymq.cluster.server import EmbeddedServer
+from gymq.cluster.server import EmbeddedServer, find_running
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import Run, Task
@@ -89,6 +89,8 @@ def test_a_running_cluster_with_other_options_is_not_taken_for_the_one_asked_for
     assert "the cluster that runs here serves letters_agent with other options or code than asked for" in refused.err
     assert not (tmp_path / "out.jsonl").exists()
     assert gymq(*collection(cluster, tmp_path, f"++{agent}.max_concurrency=3")).status == 0
+    named = asyncio.run(find_running(cluster.folder / ".gymq" / "jetstream"))  # perhaps on another machine
+    assert gymq(*collection(cluster, tmp_path, f"++{agent}.max_steps=3", "--nats", named, "--overwrite")).status == 0
 
 
 @pytest.mark.nightly

@@ -70,7 +70,7 @@ async def collect_rollouts(
             )
             bus = await open_bus(address.url, name="gymq collect", timeout_s=10.0)
             stack.push_async_callback(bus.close)
-            options = replace(options, models=await _check_workers(bus, config))
+            options = replace(options, models=await _check_workers(bus, config, is_here=nats is None))
             steps.close()
             if address.viewer_url is not None:
                 say(f"viewer: {address.viewer_url}")
@@ -190,8 +190,12 @@ def configured_window(tree: Mapping[str, Any]) -> int | None:
     return given
 
 
-async def _check_workers(bus: Bus, config: Config) -> list[str]:
-    """Return the running models, as the final table names them."""
+async def _check_workers(bus: Bus, config: Config, *, is_here: bool) -> list[str]:
+    """Return the running models, as the final table names them.
+
+    Args:
+        is_here: whether the cluster runs in this folder, so that its options are read as those of the configuration.
+    """
     wanted = {(instance.name, instance.implementation) for instance in config.instances}
     for _ in range(FIND_TRIES):
         running = {(found["name"], found["metadata"]["implementation"]): found for found in await find_workers(bus)}
@@ -205,7 +209,7 @@ async def _check_workers(bus: Bus, config: Config) -> list[str]:
                 f"{others}. Stop it, or collect without a configuration of your own"
             )
         digest = running[instance.name, instance.implementation]["metadata"].get("digest")
-        if digest not in (None, digest_of(instance)):
+        if is_here and digest not in (None, digest_of(instance)):  # elsewhere paths and variables may differ
             raise UsageError(
                 f"the cluster that runs here serves {instance.name} with other options or code than asked for. Wait "
                 "until it has ended, collect in another folder, or collect without a configuration of your own"
