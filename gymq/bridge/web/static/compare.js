@@ -37,7 +37,7 @@ function numbers(agents, runs, views) {
   const ks = (agent) => [...new Set(views.flatMap((view) => Object.keys(view.overview.agents[agent]?.pass_at_k || {})))].map(Number).sort((x, y) => x - y);
   // Of several agents only the first and the last k, the whole curves are below.
   const shown = (agent) => (agents.length > 1 ? [...new Set([ks(agent)[0], ks(agent).at(-1)])].filter(Boolean) : ks(agent));
-  const withInterval = (estimate) => (estimate ? `${percent(estimate.value)}${estimate.interval ? ` (${decimals(estimate.interval.low, 1)} to ${decimals(estimate.interval.high, 1)})` : ""}` : "–");
+  const withInterval = (estimate) => (estimate ? `${percent(estimate.value)}${estimate.interval ? ` (${estimate.interval.low.toFixed(1)} to ${estimate.interval.high.toFixed(1)})` : ""}` : "–");
   const row = (name, cell) => [name, ...views.map(cell)];
   const rows = [row("rewarded", (view) => count(view.overview.num_rewarded)), row("failed", (view) => count(failures(view))),
     row("mean reward", (view) => decimals(view.overview.mean_reward)),

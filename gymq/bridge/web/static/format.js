@@ -20,7 +20,7 @@ export function bytes(number) {
 
 export function seconds(value) {
   if (value === null || value === undefined) return "–";
-  if (value < 0.01) return `${(value * 1000).toFixed(1)} ms`;
+  if (value < 0.1) return `${(value * 1000).toFixed(value < 0.01 ? 1 : 0)} ms`;
   if (value < 10) return `${value.toFixed(2)} s`;
   if (value < 120) return `${value.toFixed(0)} s`;
   if (value < 7200) return `${Math.floor(value / 60)} min ${Math.floor(value % 60)} s`;

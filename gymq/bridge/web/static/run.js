@@ -121,7 +121,7 @@ function drawNumbers(box, view, rate) {
   const interval = (estimate, format) => (estimate?.interval ? `${format(estimate.interval.low)} to ${format(estimate.interval.high)}` : null);
   const tiles = [["rewarded", count(overview.num_rewarded), overview.num_rollouts ? `of ${count(overview.num_rollouts)}` : null],
     ["mean reward", decimals(overview.mean_reward), interval(only?.mean_reward, decimals)],
-    only ? ["pass@1", percent(only.pass_at_k["1"]?.value), interval(only.pass_at_k["1"], (value) => decimals(value, 1))] : null,
+    only ? ["pass@1", percent(only.pass_at_k["1"]?.value), interval(only.pass_at_k["1"], (value) => value.toFixed(1))] : null,
     only?.members.output_tokens ? ["tokens per rollout", decimals(only.members.output_tokens.mean, 0), null] : null,
     ["failed", count(failures), overview.num_failed_attempts > failures ? `${count(overview.num_failed_attempts)} attempts failed` : null],
     isOpen ? ["rollouts/s", perSecond === null ? "–" : decimals(perSecond, 1), left ? `done in ${seconds(left)}` : "while you watch"] : null,
