@@ -126,11 +126,14 @@ class Runs:
             return True
         return bool(await self._queue.num_queued(run))
 
-    async def delete_tasks_of_others(self, config_digest: str) -> None:
+    async def delete_tasks_of_others(self, config_digest: str, *, resumed: str | None = None) -> None:
         """Remove the queued tasks of collections that were interrupted and have another configuration than this one.
 
         Workers of this configuration would answer them with another policy, or verify them differently. A collection
         that is resumed submits what is missing again. Tasks of other programs stay: nobody would submit them again.
+
+        Args:
+            resumed: the run that is about to be resumed; its tasks stay, and with them how far its rollouts are.
 
         Raises:
             BusError: the server does not answer.
@@ -138,7 +141,7 @@ class Runs:
         runs: set[str] = set()
         for queues in (subjects.ALL_TASKS, subjects.ALL_URGENT_TASKS):
             runs |= {subject.split(".")[2] for subject in await self._js.count_by_subject(streams.TASKS, queues)}
-        for run in runs:
+        for run in runs - {resumed}:
             record = await self.record(run)
             if record is not None and record.fingerprint and record.fingerprint.partition("/")[2] != config_digest:
                 await streams.delete_tasks(self._js, run)

@@ -140,6 +140,15 @@ async def leave_tasks(store: Path) -> None:
         await bus.close()
 
 
+async def queued_after_deletion(store: Path, resumed: str | None) -> int:
+    async with EmbeddedServer(store) as server:
+        bus = await Bus.connect(server.url, role="operator", name="test")
+        await Runs(bus).delete_tasks_of_others("this configuration", resumed=resumed)
+        num_queued = await QueueClient(bus).num_queued(INTERRUPTED)
+        await bus.close()
+    return num_queued
+
+
 async def queued_and_stored(store: Path, run: str) -> tuple[int, int]:
     async with EmbeddedServer(store) as server:
         bus = await Bus.connect(server.url, role="operator", name="test")
@@ -157,3 +166,9 @@ def test_what_an_interrupted_run_left_in_the_queue_is_not_answered_with_another_
     assert gymq("collect", "--resources", "letters.py", "-i", "rows.jsonl", "-o", "out.jsonl").status == 0
     assert asyncio.run(queued_and_stored(store, INTERRUPTED)) == (0, 0)
     assert sum(asyncio.run(queued_and_stored(store, SUBMITTED))) == 1
+
+
+def test_the_tasks_of_a_run_that_is_resumed_with_another_configuration_stay(tmp_path: Path) -> None:
+    asyncio.run(leave_tasks(tmp_path))
+    assert asyncio.run(queued_after_deletion(tmp_path, INTERRUPTED)) == 1
+    assert asyncio.run(queued_after_deletion(tmp_path, None)) == 0

@@ -23,7 +23,7 @@ from gymq.config import Config, digest_of
 from gymq.config.unknown import CONCURRENCY
 from gymq.data.materialise import MaterialiseOptions
 from gymq.data.rows import RowError
-from gymq.data.run_files import ReportFiles
+from gymq.data.run_files import ReportFiles, RunFiles
 from gymq.protocol.instances import Instance
 from gymq.redaction import hide_options
 from gymq.render import counted, listing_console, print_prose, say
@@ -65,8 +65,10 @@ async def collect_rollouts(
                     await probe_models(specs, say)
                 show(f"starting {counted(len(specs), 'worker')}")
 
+            earlier = RunFiles(options.output).read_manifest()
+            resumed = None if earlier is None else earlier.run
             address = await stack.enter_async_context(
-                cluster_url(nats, config, log_level=log_level, before_start=probe)
+                cluster_url(nats, config, log_level=log_level, resumed=resumed, before_start=probe)
             )
             bus = await open_bus(address.url, name="gymq collect", timeout_s=10.0)
             stack.push_async_callback(bus.close)

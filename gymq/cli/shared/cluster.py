@@ -42,6 +42,7 @@ async def cluster_url(
     config: Config,
     *,
     log_level: str,
+    resumed: str | None = None,
     before_start: Callable[[Sequence[Instance]], Awaitable[None]] | None = None,
 ) -> AsyncIterator[ClusterAddress]:
     """Open a cluster and yield its address: the given one, the one running in this folder, or a temporary one.
@@ -49,6 +50,7 @@ async def cluster_url(
     A temporary cluster has a bridge if the configuration asks for it.
 
     Args:
+        resumed: the run that is resumed, if any.
         before_start: called with the workers before a temporary cluster is started.
     """
     url = nats or await find_running(STORE)
@@ -63,7 +65,7 @@ async def cluster_url(
         await before_start(config.instances)
 
     async def prepare(bus: Bus) -> None:
-        await Runs(bus).delete_tasks_of_others(fingerprint(config.tree))
+        await Runs(bus).delete_tasks_of_others(fingerprint(config.tree), resumed=resumed)
 
     variables = process_variables(config.tree)
     cluster = Cluster(config.instances, folder=FOLDER, log_level=log_level, variables=variables, prepare=prepare)

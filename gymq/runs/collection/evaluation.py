@@ -26,6 +26,7 @@ from gymq.config.errors import did_you_mean
 from gymq.config.process_settings import process_variables
 from gymq.config.sampling import check_sampling
 from gymq.data.materialise import MaterialiseOptions
+from gymq.data.run_files import RunFiles
 from gymq.defaults import PASS_THRESHOLD
 from gymq.redaction import hide_options
 from gymq.render import counted, say
@@ -71,7 +72,7 @@ class HostedHere:
 
 
 @asynccontextmanager
-async def _cluster(setup: Setup, log_level: str) -> AsyncIterator[Cluster]:
+async def _cluster(setup: Setup, output: Path, log_level: str) -> AsyncIterator[Cluster]:
     """Start the workers: those made here in this process, the others in processes of their own."""
     with tempfile.TemporaryDirectory(prefix="gymq-") as temporary:
         # One server at a time may use the store of this folder.
@@ -83,7 +84,9 @@ async def _cluster(setup: Setup, log_level: str) -> AsyncIterator[Cluster]:
             return Child(name, spec, folder / "logs" / f"{name}.log", folder / "environments")
 
         async def prepare(bus: Bus) -> None:
-            await Runs(bus).delete_tasks_of_others(fingerprint(setup.config.tree))
+            earlier = RunFiles(output).read_manifest()
+            resumed = None if earlier is None else earlier.run
+            await Runs(bus).delete_tasks_of_others(fingerprint(setup.config.tree), resumed=resumed)
 
         variables = process_variables(setup.config.tree)
         instances = setup.config.instances
@@ -176,7 +179,7 @@ async def acollect(
             remote = [instance for instance in setup.config.instances if instance.name not in setup.made]
             await probe_models(remote, report or log.warning)
         async with (
-            _cluster(setup, "warning") as cluster,
+            _cluster(setup, file, "warning") as cluster,
             await Bus.connect(cluster.url, role="client", name="gymq.collect") as bus,
         ):
             collection = Collection(bus, collect_options, report)
