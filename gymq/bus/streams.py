@@ -270,13 +270,12 @@ async def ensure_consumer(js: JetStream, stream: str, name: str, config: dict[st
 
 
 async def delete_tasks(js: JetStream, run: str) -> None:
-    """Remove the tasks of a run that are queued or in flight, and how far they were; its outcomes stay."""
+    """Remove the tasks of a run that are queued or in flight; its journals and outcomes stay."""
     await _purge(
         js,
         (TASKS, subjects.tasks_of_run(run)),
         (TASKS, subjects.urgent_tasks_of_run(run)),
         (PARTS, subjects.task_parts_of_run(run)),
-        (JOURNAL, subjects.journals_of_run(run)),
     )
 
 
@@ -285,6 +284,7 @@ async def delete_run(js: JetStream, run: str) -> None:
     await delete_tasks(js, run)
     await _purge(
         js,
+        (JOURNAL, subjects.journals_of_run(run)),
         (ROLLOUTS, subjects.rollouts_of_run(run)),
         (PARTS, subjects.rollout_parts_of_run(run)),
         (DEAD_LETTERS, subjects.dead_letters_of_run(run)),

@@ -132,6 +132,7 @@ async def leave_tasks(store: Path) -> None:
         for run, fingerprint in ((INTERRUPTED, "rows/another configuration"), (SUBMITTED, "")):
             record = Run(run=run, created_at=time.time(), fingerprint=fingerprint, num_rollouts=1)
             await bus.js.store(subjects.run_record(run), encode(record))
+            await bus.js.store(subjects.journal(run, 0, 0), b"an entry")
             content = json.dumps(row("first letter", "A")).encode()
             of_run = {"run": run, "task_index": 0, "rollout_index": 0, "num_rollouts": 1}
             await QueueClient(bus).submit(
@@ -140,13 +141,15 @@ async def leave_tasks(store: Path) -> None:
         await bus.close()
 
 
-async def queued_after_deletion(store: Path, resumed: str | None) -> int:
+async def left_after_deletion(store: Path, resumed: str | None) -> tuple[int, int]:
+    """Return how many tasks and entries of journals the interrupted run has."""
     async with EmbeddedServer(store) as server:
         bus = await Bus.connect(server.url, role="operator", name="test")
         await Runs(bus).delete_tasks_of_others("this configuration", resumed=resumed)
         num_queued = await QueueClient(bus).num_queued(INTERRUPTED)
+        entries = await bus.js.count_by_subject(streams.JOURNAL, subjects.journals_of_run(INTERRUPTED))
         await bus.close()
-    return num_queued
+    return num_queued, sum(entries.values())
 
 
 async def queued_and_stored(store: Path, run: str) -> tuple[int, int]:
@@ -170,5 +173,5 @@ def test_what_an_interrupted_run_left_in_the_queue_is_not_answered_with_another_
 
 def test_the_tasks_of_a_run_that_is_resumed_with_another_configuration_stay(tmp_path: Path) -> None:
     asyncio.run(leave_tasks(tmp_path))
-    assert asyncio.run(queued_after_deletion(tmp_path, INTERRUPTED)) == 1
-    assert asyncio.run(queued_after_deletion(tmp_path, None)) == 0
+    assert asyncio.run(left_after_deletion(tmp_path, INTERRUPTED)) == (1, 1)
+    assert asyncio.run(left_after_deletion(tmp_path, None)) == (0, 1), "what was paid for was removed"
