@@ -167,9 +167,13 @@ class Attempts:
         else:
             journal = Journal(self._bus, work.task, self._worker, suspect)
             if num_delivered > 1 or work.task.replaces is not None:
-                await journal.take_over()
-                # The process before may have finished it and dropped the journal before it was fenced off.
-                await self._check_unsettled(work.task)
+                try:
+                    await journal.take_over()
+                    # The process before may have finished it and dropped the journal before it was fenced off.
+                    await self._check_unsettled(work.task)
+                except asyncio.CancelledError:
+                    await journal.survived()
+                    raise
                 if journal.attempt:
                     log.info("resuming attempt %d", journal.attempt)
             work.resume(journal)

@@ -125,9 +125,9 @@ class Journal:
         self._recorded.update((effect.key, effect) for effect in recorded)
         self._num_effects = len(recorded)
         alone = self._suspect is not None and self._suspect.alone
+        self._is_alone = alone  # whether or not the write below is cancelled: it may be stored
         if self._last_sequence or alone:
             await self._write(alone=alone)
-        self._is_alone = alone
         if died_alone:
             raise PoisonTask("an agent process died while it worked on this task and on nothing else")
         if num_alone >= MAX_ALONE:

@@ -306,6 +306,22 @@ async def test_a_process_that_stops_does_not_blame_its_suspect(bus: Bus, run: st
     await deliver(bus, run)
 
 
+async def test_a_process_that_stops_before_it_begins_does_not_blame_its_suspect(
+    bus: Bus, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = Attempts._check_unsettled
+
+    async def check_without_end(attempts: Attempts, task: Task) -> None:
+        await check(attempts, task)
+        if await bus.js.last(streams.JOURNAL, subjects.journal(*task.rollout_id)):
+            await asyncio.Event().wait()
+
+    monkeypatch.setattr(Attempts, "_check_unsettled", check_without_end)
+    async with at_work(bus, run) as suspect:
+        assert not suspect.is_cleared
+    await deliver(bus, run)
+
+
 async def test_a_process_that_stops_between_attempts_does_not_blame_its_suspect(
     bus: Bus, run: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
