@@ -178,6 +178,7 @@ async def test_a_replica_that_has_too_many_waiting_is_left_out_of_its_own_sessio
     filling = [Calls(bus).call(subjects.replica(two.name, holder), request) for _ in range(3)]
     filled = asyncio.gather(*filling)
     await until(lambda: service.held_back == 2 and not service._subscriptions)
+    await until(lambda: not two.servers[holder]._background)  # the server knows that it has left
     assert await two.ask("s") == other
     replica.go.set()
     await filled
