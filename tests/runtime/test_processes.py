@@ -35,7 +35,7 @@ def is_alive(pid: int) -> bool:
     """Whether a process runs; one that is dead but not reaped does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # the latter where it is reaped while it is read
         return False
 
 
