@@ -101,7 +101,7 @@ class Workers:
         """Do nothing: new weights go over NATS."""
 
     def empty_cache(self, model: str | None = None) -> None:
-        """Do nothing: there is no GPU."""
+        """Do nothing: the policy is on the CPU."""
 
     def finalize_pending_saves(self, model: str) -> None:
         """Do nothing: checkpoints are complete when they are saved."""

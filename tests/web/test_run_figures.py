@@ -62,7 +62,7 @@ async def test_a_run_whose_cluster_has_ended_is_interrupted(
     await web.announce(run, num_rollouts=2)
     await web.store(rollout(run, 0))
     await QueueClient(web.world.bus).submit(
-        Task(run=run, task_index=1, rollout_index=0, num_rollouts=1, agent="nobody", row=b"{}", timeout_s=60.0)
+        Task(run=run, task_index=1, rollout_index=0, num_rollouts=1, agent="unserved", row=b"{}", timeout_s=60.0)
     )
     assert (await web.get(f"runs/{run}"))["state"] == "running"
     async with Viewer(web.world.bus, "127.0.0.1", has_workers=False) as stored:

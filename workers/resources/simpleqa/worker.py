@@ -120,7 +120,7 @@ def hardened_grade_in(text: str) -> str:
     """Return the grade A, B or C in a judge's trimmed text; C if there is none, or several.
 
     A letter counts that is the last line or the first, or stands before its grade at the beginning, or at the end. Then
-    the words count, and at last any letter, if all are for the same grade. The article "A" is no letter.
+    the words count, and at last any letter, if all are for the same grade. The article "A" does not count.
     """
     lines = [line for line in text.split("\n") if line.strip()]
     found = (
