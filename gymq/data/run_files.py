@@ -102,6 +102,15 @@ class RunFiles:
         except (msgspec.MsgspecError, OSError) as error:
             raise RunFileError(f"{self.manifest}: not the manifest of a run: {error}") from None
 
+    def read_run(self) -> str | None:
+        """Return the name of the run that the files belong to; None before the first start.
+
+        Raises:
+            RunFileError: as `read_manifest`.
+        """
+        manifest = self.read_manifest()
+        return None if manifest is None else manifest.run
+
     def write_manifest(self, manifest: Manifest) -> None:
         with atomic_write(self.manifest) as file:
             file.write(msgspec.json.format(msgspec.json.encode(manifest), indent=2) + b"\n")

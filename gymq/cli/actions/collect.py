@@ -65,8 +65,7 @@ async def collect_rollouts(
                     await probe_models(specs, say)
                 show(f"starting {counted(len(specs), 'worker')}")
 
-            earlier = RunFiles(options.output).read_manifest()
-            resumed = None if earlier is None else earlier.run
+            resumed = RunFiles(options.output).read_run()
             address = await stack.enter_async_context(
                 cluster_url(nats, config, log_level=log_level, resumed=resumed, before_start=probe)
             )

@@ -47,8 +47,7 @@ def profile_files(
     found = read_statistics(
         RunFiles(rollouts), rows=rows, pass_threshold=threshold, report=report, allow_partial=allow_partial
     )
-    manifest = RunFiles(rollouts).read_manifest()
-    name = rollouts.name if manifest is None else manifest.run
+    name = RunFiles(rollouts).read_run() or rollouts.name
     _report(found.profile.snapshot(ks), name, (), ks, threshold=threshold, as_json=as_json, paths=report)
     return 0
 

@@ -84,8 +84,7 @@ async def _cluster(setup: Setup, output: Path, log_level: str) -> AsyncIterator[
             return Child(name, spec, folder / "logs" / f"{name}.log", folder / "environments")
 
         async def prepare(bus: Bus) -> None:
-            earlier = RunFiles(output).read_manifest()
-            resumed = None if earlier is None else earlier.run
+            resumed = RunFiles(output).read_run()
             await Runs(bus).delete_tasks_of_others(fingerprint(setup.config.tree), resumed=resumed)
 
         variables = process_variables(setup.config.tree)
