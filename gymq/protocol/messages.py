@@ -370,7 +370,15 @@ class Weights(Message, tag="weights.v1", kw_only=True):
     num_bytes: Index = 0
     sha256: Digest | None = None
     before: list[str] = []  # the versions before this one, the newest last
+    restarted: PolicyVersion | None = None  # the newest version with `restart`, up to this one
+    finished: PolicyVersion | None = None  # the newest version with `finish`, up to this one
     at: float = 0.0  # Unix time, seconds
+
+    def __post_init__(self) -> None:
+        if self.in_flight == "restart":
+            self.restarted = self.policy_version
+        elif self.in_flight == "finish":
+            self.finished = self.policy_version
 
 
 class Hold(Message, tag="hold.v1", kw_only=True):

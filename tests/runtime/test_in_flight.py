@@ -217,6 +217,45 @@ async def test_a_rollout_that_restarts_is_made_by_the_new_weights_alone(world: W
     assert outcome.attempt == 1
 
 
+async def test_a_rollout_restarts_though_its_agent_learns_only_of_the_push_after_that(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.push("v1", "continue")
+    rolling = world.rollout()
+    world.policy.type(TOKENS + 1)
+    await world.until_sampled(TOKENS + 1)
+    read = world.bus.js.last
+    both_are_stored = asyncio.Event()
+
+    async def late(*arguments: Any) -> Any:
+        """Read as an agent whose connection was lost during the pushes."""
+        if asyncio.current_task() not in pushing:
+            await both_are_stored.wait()
+        return await read(*arguments)
+
+    monkeypatch.setattr(world.bus.js, "last", late)
+    pushing = [world.push("v2", "restart")]
+    await pushing[0]
+    pushing.append(world.push("v3", "continue"))
+    await pushing[1]
+    both_are_stored.set()
+    world.policy.type()
+    outcome = await rolling
+    assert versions(outcome) == ["v3"] * (2 * TOKENS)
+
+
+async def test_a_rollout_that_did_not_finish_starts_over_though_another_push_follows(world: World) -> None:
+    await world.push("v1", "continue")
+    rolling = world.rollout()
+    world.policy.type(1)
+    await world.until_sampled(1)
+    await world.push("v2", "finish", deadline_s=0.5)
+    await world.push("v3", "continue")
+    world.policy.type()
+    outcome = await rolling
+    assert versions(outcome) == ["v3"] * (2 * TOKENS)
+
+
 async def test_a_rollout_that_restarts_begins_when_the_weights_are_loaded(world: World) -> None:
     go = asyncio.Event()
 

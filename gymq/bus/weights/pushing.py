@@ -113,7 +113,15 @@ async def push(
         raise PushError(f"the stored newest weights of {model} cannot be read: {error}") from None
     replicas = set(known) or await _replicas(bus, model, was_pushed_before=before is not None)
     before_it = _before(before, policy_version)
-    record = Weights(policy_version=policy_version, mode=mode, in_flight=in_flight, before=before_it, at=time.time())
+    record = Weights(
+        policy_version=policy_version,
+        mode=mode,
+        in_flight=in_flight,
+        before=before_it,
+        restarted=before and before.restarted,
+        finished=before and before.finished,
+        at=time.time(),
+    )
     name = secrets.token_hex(12)
     oldest = 0
     may_be_announced = False

@@ -34,11 +34,11 @@ class Stale(RolloutError):
 class Superseded(RolloutError):
     """The rollout was started by a policy that was replaced, by an update that does not let rollouts continue."""
 
-    def __init__(self, versions: Sequence[str], newest: str, in_flight: InFlight) -> None:
+    def __init__(self, versions: Sequence[str], update: str, in_flight: InFlight) -> None:
         begun = f"by the policy {versions[0]!r}" if versions else "before"
         how = "restart" if in_flight == "restart" else "finish under one version"
         super().__init__(
-            FailureClass.STALE, f"begun {begun}; with the update to {newest!r} rollouts {how}", stage=Stage.MODEL
+            FailureClass.STALE, f"begun {begun}; with the update to {update!r} rollouts {how}", stage=Stage.MODEL
         )
 
 
@@ -54,7 +54,8 @@ class _Versions:
 
     def __init__(self) -> None:
         self.newest: str | None = None  # None: its weights are what they were at the start
-        self.in_flight: InFlight = "continue"  # what the newest update means for rollouts
+        self.restarted: str | None = None  # the newest version with `restart`
+        self.finished: str | None = None  # the newest version with `finish`
         self.on_restart: set[Callable[[Superseded], None]] = set()
         self.held_until = 0.0  # on the event loop's clock
         self.behind: Callable[[str], int] = lambda version: 0  # how many updates came after a version
@@ -74,10 +75,12 @@ class _Versions:
             return
         self.newest, self._sequence = weights.policy_version, stored.sequence
         self.behind = updates_since(weights)
-        self.in_flight = weights.in_flight
-        if weights.in_flight == "restart":
+        # Its record may never have been read here, if another push followed it.
+        restarts = weights.in_flight == "restart" or self.restarted != weights.restarted
+        self.restarted, self.finished = weights.restarted, weights.finished
+        if restarts and self.restarted is not None:
             for interrupt in list(self.on_restart):
-                interrupt(Superseded((), weights.policy_version, "restart"))
+                interrupt(Superseded((), self.restarted, "restart"))
 
     @property
     def is_held(self) -> bool:
@@ -114,18 +117,16 @@ class StalenessLimit:
             Stale: the first of them is too many updates behind the newest.
             Superseded: an update came that does not let rollouts continue.
         """
-        newest, in_flight = self._versions.newest, self._versions.in_flight
-        if newest is None or not policy_versions:
+        known = self._versions
+        if known.newest is None or not policy_versions:
             return
-        if in_flight != "continue" and (
-            len(policy_versions) > 1 or (in_flight == "restart" and policy_versions[0] != newest)
-        ):
-            raise Superseded(policy_versions, newest, in_flight)
-        if self._limit is None:
-            return
-        behind = self._versions.behind(policy_versions[0])
-        if behind > self._limit:
-            raise Stale(behind, self._limit, policy_versions[0], newest)
+        first, last = known.behind(policy_versions[0]), known.behind(policy_versions[-1])
+        if known.restarted is not None and first > known.behind(known.restarted):
+            raise Superseded(policy_versions, known.restarted, "restart")
+        if known.finished is not None and first > known.behind(known.finished) >= last:
+            raise Superseded(policy_versions, known.finished, "finish")
+        if self._limit is not None and first > self._limit:
+            raise Stale(first, self._limit, policy_versions[0], known.newest)
 
     async def until_free(self, patience_s: float) -> None:
         """Wait until no update holds rollouts back that have not begun, for so many seconds at most."""
