@@ -1,14 +1,15 @@
 """Does the queue slow a training down? The loop of examples/train_tiny, through gymq and without a queue.
 
 .venv-vllm/bin/python -m benchmarks.vllm.training --steps 3
-.venv-vllm/bin/python -m benchmarks.vllm.training --steps 2 --tokens 14 128 512
+.venv-vllm/bin/python -m benchmarks.vllm.training --steps 4 --tokens 512 1536
 
 Both sides run the same class of the example: groups of rollouts on vLLM, rewards of the verifiers, a GRPO update, new
 weights for the engine. Without a queue, engine, agents and verifiers are objects of the training's process. Each
-measurement has a process and an engine of its own, warmed up by rollouts of the held-out tasks. The learning rate is 0:
-both sides sample from the same policy, so replies are equally long. Pairs are measured in alternating order. With
-`--tokens` no tools are offered, and the one reply of a rollout has so many tokens, whatever the policy would say. CPU
-time is that of all processes; on few cores it decides about the rates.
+measurement has a process and an engine of its own, and begins after the first step: two batches are submitted at once
+for it, and nothing is updated while they are made. The learning rate is 0: both sides sample from the same policy, so
+replies are equally long. Pairs are measured in alternating order. With `--tokens` no tools are offered, and the one
+reply of a rollout has so many tokens, whatever the policy would say. CPU time is that of all processes; on few cores it
+decides about the rates.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class Rate(NamedTuple):
 
 
 class Measured(Training):
-    """A training whose steps are timed: the evaluation before them warms up, the one after them is left out."""
+    """A training whose steps after the first are timed, up to the evaluation at the end."""
 
     begun = ended = 0.0
     num_rollouts = num_tokens = 0
@@ -88,17 +89,21 @@ class Measured(Training):
         cpu_ms = {name: 1000 * seconds / self.num_rollouts for name, seconds in self._cpu_s.items()}
         return Rate(self.num_rollouts / seconds, self.num_tokens / seconds, cpu_ms)
 
+    async def _push(self, step: int) -> None:
+        await super()._push(step)
+        if step == 1:
+            self.num_rollouts = self.num_tokens = 0
+            self._cpu_s = cpu_s_by_name(self._names)
+            self.begun = time.perf_counter()
+
     async def _evaluate(self, step: int) -> dict[str, float]:
-        if step:
-            self.ended = time.perf_counter()
-            self._cpu_s = {
-                name: seconds - self._cpu_s.get(name, 0.0) for name, seconds in cpu_s_by_name(self._names).items()
-            }
-            return {}
-        rewards = await super()._evaluate(step)
-        self._cpu_s = cpu_s_by_name(self._names)
-        self.begun = time.perf_counter()
-        return rewards
+        if not step:
+            return await super()._evaluate(step)
+        self.ended = time.perf_counter()
+        self._cpu_s = {
+            name: seconds - self._cpu_s.get(name, 0.0) for name, seconds in cpu_s_by_name(self._names).items()
+        }
+        return {}
 
     def _roll_out(self, tasks: list[Row], step: int) -> AsyncIterable[Group]:
         return self._counted(super()._roll_out([_of_length(task, self._tokens) for task in tasks], step))
@@ -224,6 +229,8 @@ def main() -> None:
         "--tokens", type=int, nargs="+", default=[0], help="of each reply, measured in turn; 0: as the policy ends them"
     )
     given = parser.parse_args()
+    if given.steps < 2:
+        parser.error("--steps: at least 2, of which the first is not measured")
     fixed = {
         "seed": 0,
         "tasks": 0,
