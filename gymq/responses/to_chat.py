@@ -20,7 +20,7 @@ def responses_to_chat(params: Mapping[str, Any], *, token_ids: bool = False) -> 
     """Convert create parameters (as `validate_params` returns them) into a Chat Completions request.
 
     The assistant's items between two other messages become one assistant message: reasoning in think tags, texts
-    without separator, calls. With `token_ids` that message carries the token fields of its last item that has them.
+    without separator, calls. With `token_ids` that message carries the token fields of its last item, if that has them.
     Calls of other tools, and their outputs, become calls of functions. Items that do not belong to a call, such as a
     search by the endpoint, are dropped with one warning for each type. `chat_settings` converts the other fields.
 
@@ -45,7 +45,7 @@ class _AssistantTurn:
 
     def add(self, item: Item) -> None:
         if self.token_ids:
-            self.tokens = token_fields(item) or self.tokens
+            self.tokens = token_fields(item)  # None: this was not sampled, and neither was the whole turn
         match item.get("type"):
             case "reasoning":
                 self.texts += [f"<think>{entry['text']}</think>" for entry in item["summary"] if entry["text"]]

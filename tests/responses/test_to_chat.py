@@ -70,6 +70,12 @@ def test_refusals_contribute_no_text() -> None:
     assert messages({"role": "assistant", "content": parts})[0]["content"] == "ab"
 
 
+def test_a_turn_that_an_agent_has_extended_is_not_what_was_sampled() -> None:
+    [turn] = messages(assistant("a", **tokens([1], [2])), assistant("b"), token_ids=True)
+
+    assert turn == {"role": "assistant", "content": "ab"}
+
+
 def test_a_call_after_a_tool_output_starts_a_new_turn() -> None:
     roles = [message["role"] for message in messages(call("c1"), output("c1"), call("c2"), output("c2"))]
 
@@ -279,7 +285,7 @@ def test_an_image_cannot_be_folded_into_instructions() -> None:
 def test_token_fields_of_the_last_item_go_on_the_message_untouched() -> None:
     last = tokens(array("i", [1, 2]), array("i", [3]), array("f", [-0.5]))
 
-    [message] = messages(reasoning("r", **tokens([9], [9])), call(**last), call("c2"), token_ids=True)
+    [message] = messages(reasoning("r", **tokens([9], [9])), call("c2"), call(**last), token_ids=True)
 
     assert all(message[name] is last[name] for name in last)
 
