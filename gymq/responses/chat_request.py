@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 from gymq.responses.custom_tools import CALL, TOOL
@@ -10,6 +10,8 @@ from gymq.responses.errors import InvalidRequest, Unsupported, warn_of_dropped
 from gymq.responses.items import Item, function_call_output, function_tool, reasoning_item
 from gymq.responses.to_chat_settings import SAME_NAME
 from gymq.responses.tokens import token_fields
+
+_Convert = Callable[[Mapping[str, Any], str], Item]  # of a part and its path
 
 _CONVERTED = frozenset(
     {
@@ -102,14 +104,14 @@ def _items(message: Mapping[str, Any], custom_ids: Container[str]) -> list[Item]
         case "assistant":
             return _assistant_items(message)
         case "tool":
-            output = _content(message.get("content"), ("text",))
+            output = _content(message.get("content"), _TOOL_PARTS)
             call_id = message.get("tool_call_id")
             if not isinstance(call_id, str):
                 raise InvalidRequest("tool_call_id", "missing in a tool message")
             kind = {"type": "custom_tool_call_output"} if call_id in custom_ids else {}
             return [{**function_call_output(call_id, ""), "output": output, **kind}]
         case "system" | "developer" | "user" as role:
-            return [{"type": "message", "role": role, "content": _content(message.get("content"), tuple(_PARTS))}]
+            return [{"type": "message", "role": role, "content": _content(message.get("content"), _PARTS)}]
         case other:
             raise InvalidRequest(
                 "role", f"{other!r} is not a role; expected system, developer, user, assistant or tool"
@@ -122,9 +124,12 @@ def _assistant_items(message: Mapping[str, Any]) -> list[Item]:
     if reasoning:
         items.append(reasoning_item([reasoning]))
     calls = message.get("tool_calls") or []
-    content = message.get("content")
+    content = _content(message.get("content") or "", _ASSISTANT_PARTS)
+    if message.get("refusal"):
+        said = [{"type": "output_text", "text": content}] if content and isinstance(content, str) else content
+        content = [*said, {"type": "refusal", "refusal": message["refusal"]}]
     if content or not (items or calls):
-        items.append({"type": "message", "role": "assistant", "content": _content(content or "", ("text",))})
+        items.append({"type": "message", "role": "assistant", "content": content})
     for index, call in enumerate(_a_list(calls, "tool_calls")):
         path = f"tool_calls[{index}]"
         items.append(_call(_an_object(call, path), path))
@@ -149,21 +154,30 @@ def _call(call: Mapping[str, Any], path: str) -> Item:
     }
 
 
-def _content(content: object, types: tuple[str, ...]) -> str | list[Item]:
+def _content(content: object, converters: Mapping[str, _Convert]) -> str | list[Item]:
     if isinstance(content, str):
         return content
     parts = []
     for index, value in enumerate(_a_list(content, "content")):
         path = f"content[{index}]"
         part = _an_object(value, path)
-        if part.get("type") not in types:
+        convert = converters.get(str(part.get("type")))
+        if convert is None:
             raise Unsupported(f"{path}.type", f"parts of type {part.get('type')} cannot be converted here")
-        parts.append(_PARTS[part["type"]](part, path))
+        parts.append(convert(part, path))
     return parts
 
 
 def _text_part(part: Mapping[str, Any], path: str) -> Item:
     return {"type": "input_text", "text": part.get("text")}
+
+
+def _output_text_part(part: Mapping[str, Any], path: str) -> Item:
+    return {"type": "output_text", "text": part.get("text")}
+
+
+def _refusal_part(part: Mapping[str, Any], path: str) -> Item:
+    return {"type": "refusal", "refusal": part.get("refusal")}
 
 
 def _image_part(part: Mapping[str, Any], path: str) -> Item:
@@ -176,7 +190,10 @@ def _video_part(part: Mapping[str, Any], path: str) -> Item:
     return {"type": "input_video", "video_url": video.get("url")}
 
 
-_PARTS = {"text": _text_part, "image_url": _image_part, "video_url": _video_part}
+_PARTS: dict[str, _Convert] = {"text": _text_part, "image_url": _image_part, "video_url": _video_part}
+_TOOL_PARTS: dict[str, _Convert] = {"text": _text_part}
+# OpenAI refuses `input_text` in what the assistant said.
+_ASSISTANT_PARTS: dict[str, _Convert] = {"text": _output_text_part, "refusal": _refusal_part}
 
 
 def _tool(tool: object, path: str) -> Item:

@@ -42,6 +42,7 @@ _INCOMPLETE_REASONS = {"length": "max_output_tokens", "content_filter": "content
 
 class _Message(msgspec.Struct):
     content: str | None = None
+    refusal: str | None = None
     tool_calls: list[ChatToolCall] | None = None
 
 
@@ -98,15 +99,14 @@ def chat_choice_to_items(choice: Mapping[str, Any], *, split_reasoning: bool, to
     if reasoning:
         items.append(reasoning_item(reasoning))
         text = rest
-    if text or not (items or calls):
+    parts: list[Item] = []
+    if text or not (items or calls or message.refusal):
+        parts.append({"type": "output_text", "text": text, "annotations": []})
+    if message.refusal:
+        parts.append({"type": "refusal", "refusal": message.refusal})
+    if parts:
         items.append(
-            {
-                "type": "message",
-                "id": new_id("msg"),
-                "role": "assistant",
-                "status": "completed",
-                "content": [{"type": "output_text", "text": text, "annotations": []}],
-            }
+            {"type": "message", "id": new_id("msg"), "role": "assistant", "status": "completed", "content": parts}
         )
     for call in calls:
         items.append(

@@ -40,6 +40,7 @@ class _AssistantTurn:
     def __init__(self, *, token_ids: bool) -> None:
         self.token_ids = token_ids
         self.texts: list[str] = []
+        self.refusals: list[str] = []
         self.calls: list[dict[str, Any]] = []
         self.tokens: dict[str, Any] | None = None
 
@@ -52,12 +53,17 @@ class _AssistantTurn:
             case "function_call":
                 self.calls.append(_call(item["call_id"], item["name"], item.get("arguments")))
             case _:
-                self.texts.append(_assistant_text(item.get("content")))
+                content = item.get("content")
+                self.texts.append(_assistant_text(content))
+                if isinstance(content, list):
+                    self.refusals += [part["refusal"] for part in content if part["type"] == "refusal"]
                 for call in item.get("tool_calls") or ():
                     self.calls.append(_call(call["id"], call["function"]["name"], call["function"]["arguments"]))
 
     def message(self) -> dict[str, Any]:
         message: dict[str, Any] = {"role": "assistant", "content": "".join(self.texts) or None}
+        if self.refusals:
+            message["refusal"] = "".join(self.refusals)
         if self.calls:
             message["tool_calls"] = self.calls
         if self.tokens:

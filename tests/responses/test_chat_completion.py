@@ -85,6 +85,29 @@ def test_the_message_comes_back_as_the_same_turn() -> None:
     ]
 
 
+def test_a_refusal_comes_back_as_one() -> None:
+    said = [{"type": "output_text", "text": "Well.", "annotations": []}, {"type": "refusal", "refusal": "No."}]
+
+    message = completion(assistant("", content=said))["choices"][0]["message"]
+
+    [item] = chat_choice_to_items({"message": message}, split_reasoning=False)
+    assert item["content"] == said
+    [again] = chat_messages_to_items([message])
+    assert again["content"] == [{"type": "output_text", "text": "Well."}, {"type": "refusal", "refusal": "No."}]
+    assert responses_to_chat({"input": [item]})["messages"] == [
+        {"role": "assistant", "content": "Well.", "refusal": "No."}
+    ]
+
+
+@pytest.mark.parametrize("content", [None, ""])
+def test_a_refusal_alone_is_no_empty_text(content: str | None) -> None:
+    message = {"role": "assistant", "content": content, "refusal": "No."}
+
+    refusal = [{"type": "refusal", "refusal": "No."}]
+    assert [item["content"] for item in chat_choice_to_items({"message": message}, split_reasoning=False)] == [refusal]
+    assert [item["content"] for item in chat_messages_to_items([message])] == [refusal]
+
+
 def test_the_call_of_a_custom_tool_comes_back_as_one() -> None:
     custom = {"type": "custom_tool_call", "call_id": "c1", "name": "patch", "input": "*** Begin"}
 

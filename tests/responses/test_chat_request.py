@@ -125,6 +125,16 @@ def test_separate_reasoning_becomes_an_item_before_text_and_calls() -> None:
     assert [item["type"] for item in chat_messages_to_items([message])] == ["reasoning", "message", "function_call"]
 
 
+def test_parts_of_the_assistant_are_those_of_an_output() -> None:
+    parts = [{"type": "text", "text": "a"}, {"type": "refusal", "refusal": "no"}]
+
+    [item] = chat_messages_to_items([{"role": "assistant", "content": parts}])
+
+    # OpenAI answers `input_text` here with a 400.
+    assert item["content"] == [{"type": "output_text", "text": "a"}, {"type": "refusal", "refusal": "no"}]
+    assert validate_params({"input": [item]})["input"] == [item]
+
+
 def test_token_fields_go_on_the_last_item_of_the_turn() -> None:
     packed = tokens(array("i", [1]), array("i", [2]), array("f", [-0.5]))
     call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
