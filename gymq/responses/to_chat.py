@@ -8,7 +8,7 @@ from typing import Any
 
 from gymq.responses.custom_tools import CALL, call_as_function_call
 from gymq.responses.errors import MAX_NAME, InvalidRequest, Unsupported, warn_once
-from gymq.responses.items import Item, function_call, function_call_output
+from gymq.responses.items import Item, function_call, function_call_output, reasoning_texts
 from gymq.responses.to_chat_settings import chat_settings
 from gymq.responses.tokens import token_fields
 
@@ -49,7 +49,7 @@ class _AssistantTurn:
             self.tokens = token_fields(item)  # None: this was not sampled, and neither was the whole turn
         match item.get("type"):
             case "reasoning":
-                self.texts += [f"<think>{entry['text']}</think>" for entry in item["summary"] if entry["text"]]
+                self.texts += [f"<think>{text}</think>" for text in reasoning_texts(item) if text]
             case "function_call":
                 self.calls.append(_call(item["call_id"], item["name"], item.get("arguments")))
             case _:

@@ -49,6 +49,12 @@ def test_reasoning_stays_at_its_place_between_texts() -> None:
     assert message == {"role": "assistant", "content": "a<think>r</think>b"}
 
 
+def test_reasoning_that_is_not_summarized_is_not_lost() -> None:
+    item = {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "r"}]}
+
+    assert messages(item) == [{"role": "assistant", "content": "<think>r</think>"}]
+
+
 def test_empty_reasoning_adds_no_tags() -> None:
     [message] = messages(reasoning("", "r"))
 
