@@ -38,6 +38,7 @@ _ECHOED = (
 )
 
 _INCOMPLETE_REASONS = {"length": "max_output_tokens", "content_filter": "content_filter"}
+_NO_REPLY = frozenset({"abort", "error"})  # not the model ended it: engines for new weights, gateways by a fault
 
 
 class _Message(msgspec.Struct):
@@ -84,7 +85,10 @@ def chat_choice_to_items(choice: Mapping[str, Any], *, split_reasoning: bool, to
     Raises:
         InvalidReply: the choice does not fit the schema, or its token fields do not fit together.
     """
-    message = checked(choice, _Choice, InvalidReply).message
+    given = checked(choice, _Choice, InvalidReply)
+    if given.finish_reason in _NO_REPLY:
+        raise InvalidReply("finish_reason", f"{given.finish_reason!r}; this is a part of a reply")
+    message = given.message
     try:
         tokens = token_fields(choice["message"]) if token_ids else None
     except InvalidRequest as fault:

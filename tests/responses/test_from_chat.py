@@ -63,6 +63,12 @@ def test_there_is_always_one_item(message: dict[str, Any]) -> None:
     assert item["content"] == [{"type": "output_text", "text": "", "annotations": []}]
 
 
+@pytest.mark.parametrize("reason", ["abort", "error"])
+def test_what_an_engine_has_broken_off_is_no_reply(reason: str) -> None:
+    with pytest.raises(InvalidReply, match=r"choices\[0\]\.finish_reason"):
+        to_response(completion({"content": "I ad"}, finish_reason=reason))
+
+
 def test_white_space_is_text() -> None:
     assert [item["type"] for item in items({"content": " ", "tool_calls": [CALL]})] == ["message", "function_call"]
 
