@@ -261,14 +261,18 @@ class Journal:
             self._new = []
 
     async def drop(self) -> None:
-        """Delete the journal of a rollout that has its outcome. A journal that stays is harmless."""
+        """Delete the journal of a rollout that has its outcome. A journal that stays is harmless.
+
+        It stays where another process writes it by now, such as one that retries the rollout after its failure.
+        """
         if not self._last_sequence:
             return
-        # A rollup takes the place of all entries in one message, which expires by itself.
-        headers = {"Nats-Rollup": "sub", "Nats-TTL": DROPPED_TTL}
         body = encode(self._entry())
         try:
             async with self._writing:
+                # A rollup takes the place of all entries in one message, which expires by itself.
+                headers = {"Nats-Rollup": "sub", "Nats-TTL": DROPPED_TTL}
+                headers["Nats-Expected-Last-Subject-Sequence"] = str(self._last_sequence)
                 await self._bus.publish(self._subject, body, headers=headers)
         except BusError as error:
             log.info("journal of %s not dropped: %s", self._subject, error)

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import msgspec
 import pytest
 from gymq.workers.agents.answering_agent.worker import AnsweringAgent
 from gymq.workers.agents.aviary_agent.worker import AviaryAgent
@@ -19,7 +20,9 @@ import gymq
 from gymq import responses
 from gymq.agent_harness import AgentHarness
 from gymq.config import load
+from gymq.execution.journal import Journal
 from gymq.execution.loading.registry import find_class
+from gymq.protocol.messages import Generated, Task
 from gymq.testing import function_call, prompt, reply
 
 from .crashes import uninterrupted, with_a_crash
@@ -117,6 +120,27 @@ async def test_a_rollout_continues_after_a_crash_at_any_effect(bus, run, name, h
             assert (done.verdict.reward, done.response) == (1.0, expected.response), at
             paid_again = done.num_model_calls - expected.num_model_calls
             assert paid_again in ((0,) if hears_last else (0, 1)), at
+
+
+async def test_a_retry_keeps_its_journal_when_the_failed_rollouts_is_dropped(bus, run):
+    paid = []
+
+    async def ask():
+        paid.append(1)
+        return Generated(response=reply("done"))
+
+    task = Task(run=run, task_index=0, rollout_index=0, agent="agent", row=b"{}", timeout_s=60.0)
+    failed = Journal(bus, task, "failed")
+    await failed.effect("model", False, ask)
+    retry, resumed = (Journal(bus, msgspec.structs.replace(task, replaces=1), name) for name in ("retry", "resumed"))
+    await retry.take_over()
+    await retry.effect("model", False, ask)
+    await failed.drop()  # its process has stored the failure, and was slow to go on
+    await bus.flush()
+    await retry.effect("another", False, ask)
+    await resumed.take_over()
+    await resumed.effect("model", False, ask)
+    assert len(paid) == 3
 
 
 @pytest.mark.parametrize("name", [path.parent.name for path in sorted(AGENTS.glob("*/worker.py"))])
