@@ -111,10 +111,7 @@ class AgentRunner:
     async def _handle(self, task: Task, delivery: Delivery) -> None:
         try:
             if await self._outcomes.is_settled(task):
-                if delivery.num_delivered > 1:
-                    # The process before may have stored a failure and died before it wrote the dead letter.
-                    await dead_letter_failure(self._bus, "agent", task, delivery.subject, delivery.data)
-                await delivery.ack()
+                await self._end_settled(task, delivery)
                 return
             outcome: Outcome
             journal: Journal | None = None
@@ -134,7 +131,7 @@ class AgentRunner:
             if journal is not None:
                 await journal.drop()
         except Settled:
-            await delivery.ack()
+            await self._end_settled(task, delivery)
         except Fenced as fenced:
             log.warning("%s; this attempt ends here", fenced)
         except asyncio.CancelledError:
@@ -142,6 +139,13 @@ class AgentRunner:
                 raise
             await self._store(task, cancelled_outcome(task, worker=self._worker))
             await delivery.ack()
+
+    async def _end_settled(self, task: Task, delivery: Delivery) -> None:
+        """Acknowledge a task that has its outcome."""
+        if delivery.num_delivered > 1:
+            # The process before may have stored a failure and died before it wrote the dead letter.
+            await dead_letter_failure(self._bus, "agent", task, delivery.subject, delivery.data)
+        await delivery.ack()
 
     @asynccontextmanager
     async def _at_work(self, task: Task, delivery: Delivery) -> AsyncIterator[tuple[Suspect | None, Span | None]]:

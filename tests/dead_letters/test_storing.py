@@ -6,6 +6,7 @@ import secrets
 from typing import Any
 
 import msgspec
+import pytest
 
 import gymq
 from gymq.bus import Bus, streams
@@ -13,6 +14,7 @@ from gymq.bus.jetstream import JetStream
 from gymq.bus.pull import Delivery, Pull
 from gymq.bus.queue.client import QueueClient
 from gymq.bus.queue.dead_letters import MAX_UNREADABLE_BYTES, DeadLetters, dead_letter_failure, store_dead_letter
+from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.bus.queue.tasks import cancelled_outcome, read_task
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder, encode
@@ -96,6 +98,26 @@ async def test_the_next_agent_stores_the_dead_letter_of_one_that_died_before(
     task = cluster.task(run)
     delivery, pull = await taken(cluster, task)
     await cluster.outcomes.put(failure(task), replaces=None, patience_s=5.0)
+    await pull.stop()
+    await delivery.nak()
+    await cluster.serve()
+    (entry,) = await cluster.dead_letters(run)
+    assert entry.letter.failure_class is FailureClass.MODEL_FAILED
+
+
+async def test_an_agent_that_finds_a_failure_as_it_begins_stores_the_dead_letter_of_one_that_died(
+    cluster: DeadLetterCluster, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = cluster.task(run)
+    delivery, pull = await taken(cluster, task)
+    look = OutcomeStore.is_settled
+
+    async def before_the_failure(store: OutcomeStore, of: Task) -> bool:
+        is_settled = await look(store, of)
+        await cluster.outcomes.put(failure(task), replaces=None, patience_s=5.0)
+        return is_settled
+
+    monkeypatch.setattr(OutcomeStore, "is_settled", before_the_failure)
     await pull.stop()
     await delivery.nak()
     await cluster.serve()
