@@ -273,7 +273,8 @@ class JetStream:
                     raise NoAnswer(f"the stream {stream} is not available")
                 headers = message.headers or {}
                 # Each message names the one before it; a reader that is too slow loses some on the way.
-                if found and int(headers.get("Nats-Last-Sequence", -1)) != found[-1].sequence:
+                before = found[-1].sequence if found else 0
+                if int(headers.get("Nats-Last-Sequence", 0)) != before:
                     raise NoAnswer(f"messages of the stream {stream} were lost in transit")
                 stored = _stored(message)
                 if stored is not None:

@@ -201,15 +201,16 @@ async def test_more_large_bodies_than_fit_into_a_batch_are_all_read(js: JetStrea
     assert found == [(number + 1, number, bus.max_body_bytes) for number in range(6)]
 
 
+@pytest.mark.parametrize("lost", [1, 5])
 async def test_a_message_lost_on_the_way_to_a_reader_is_noticed(
-    js: JetStream, bus: Bus, stream: str, monkeypatch: pytest.MonkeyPatch
+    js: JetStream, bus: Bus, stream: str, monkeypatch: pytest.MonkeyPatch, lost: int
 ) -> None:
     """A client that is too slow drops messages, and says so nowhere else than in its log."""
     await fill(js, stream, 10)
     expect = bus.expect
 
     def forgetful(on_reply: Callable[[Msg], None], answered_by: str) -> str:
-        return expect(lambda message: None if _sequence(message) == 5 else on_reply(message), answered_by)
+        return expect(lambda message: None if _sequence(message) == lost else on_reply(message), answered_by)
 
     monkeypatch.setattr(bus, "expect", forgetful)
     with pytest.raises(NoAnswer, match="were lost in transit"):
