@@ -45,6 +45,8 @@ class Recorder(Protocol):
 
     async def moved(self, session: str) -> None: ...
 
+    async def flush(self) -> None: ...
+
 
 class RolloutCalls:
     """The part of a rollout that its session needs: task, deadline and calls."""

@@ -109,8 +109,11 @@ class Session(AbstractAsyncContextManager["Session"]):
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         # Another process continues the rollout and, if it has a journal, its session.
-        is_resumed = handed_over(error) and self._rollout.recorder is not None
+        recorder = self._rollout.recorder
+        is_resumed = handed_over(error) and recorder is not None
         if self._address is not None and not is_resumed:
+            if recorder is not None and not isinstance(error, asyncio.CancelledError):
+                await recorder.flush()  # a session that is closed answers no call again
             await self._rollout.send(self._address, Close(rollout=self._rollout.id, timeout_s=60.0))
 
     async def call(self, item: responses.FunctionCall) -> responses.FunctionCallOutput:

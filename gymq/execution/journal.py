@@ -2,8 +2,8 @@
 
 Each entry names the stream sequence of the entry before it, and the server refuses it if another came in between. An
 agent that was taken for dead and comes back is thus stopped at its next entry. Replies of a model and of stateless
-workers are written before anything else happens. Replies of a session wait for the next entry: its worker answers a
-repeated call from memory.
+workers are written before anything else happens. Replies of a session wait for the next entry, or for its end: until
+then its worker answers a repeated call from memory.
 
 An effect is known by its key, so that a loop may wait for several at the same time. Those that a replay asks for at the
 same time are answered in the order in which they were recorded.
@@ -174,7 +174,7 @@ class Journal:
             self._unwritten.append(Effect(self._num_effects, key, encode(reply), alone))
             self._num_effects += 1
             if not in_session or self._writing.locked():
-                await self._flush()
+                await self.flush()
             await self._after_replays()
             return reply
         finally:
@@ -203,7 +203,7 @@ class Journal:
             Fenced: another process has taken over the rollout.
         """
         self.session = session
-        await self._flush()
+        await self.flush()
 
     def _check_order(self, key: str) -> None:
         """Leave out what is recorded from here on if the loop asked for something else here, and for nothing beside."""
@@ -277,10 +277,14 @@ class Journal:
         except BusError as error:
             log.info("journal of %s not dropped: %s", self._subject, error)
 
-    async def _flush(self) -> None:
+    async def flush(self) -> None:
         """Write the effects that are not written yet; those of concurrent calls go into one entry.
 
         What a call that is cancelled leaves is written in the background, with the same numbers: it is paid for.
+
+        Raises:
+            BusError: the journal cannot be written.
+            Fenced: another process has taken over the rollout.
         """
         try:
             await self._write_effects()

@@ -115,7 +115,7 @@ async def test_a_rollout_continues_after_a_crash_at_any_effect(bus, run, name, h
     async with AgentHarness(agent, resources, model, options) as harness:
         expected, num_effects = await uninterrupted(harness, row)
         assert expected.verdict.reward == 1.0
-        for at in range(1, num_effects):
+        for at in range(1, num_effects + 1):  # the last one: before its outcome is stored
             done = await with_a_crash(bus, run, harness, row, at, hears_last=hears_last)
             assert (done.verdict.reward, done.response) == (1.0, expected.response), at
             paid_again = done.num_model_calls - expected.num_model_calls

@@ -149,6 +149,9 @@ class Recording:
     async def moved(self, session):
         raise AssertionError("nothing is moved here")
 
+    async def flush(self):
+        raise AssertionError("there is no session to close")
+
 
 SCHEMA = Sums.tools["add"].schema()
 SCHEMA_NOW = {**SCHEMA, "description": "Add numbers, by the code that runs now."}
