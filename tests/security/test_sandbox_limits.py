@@ -79,6 +79,30 @@ HOARDS = {
                     while True: end.send(bytes(1 << 16))
                 except BlockingIOError: pass
     """,
+    "connections that nobody accepts": """
+        listening = socket.socket(socket.AF_UNIX)
+        listening.bind(b'\\0many'); listening.listen(4096)
+        held = 0
+        for _ in range(3000):
+            end = socket.socket(socket.AF_UNIX)
+            end.connect(b'\\0many')
+            end.setblocking(False)
+            try:
+                while True: held += end.send(bytes(1 << 16)) / 2**20
+            except BlockingIOError: pass
+            end.close()
+        time.sleep(1)
+    """,
+    "small messages over the network that nobody accepts": """
+        listening = socket.create_server(('127.0.0.1', 0), backlog=4096)
+        for _ in range(3000):
+            end = socket.create_connection(listening.getsockname())
+            end.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            for _ in range(160): end.send(b'x')
+            end.close()
+        time.sleep(1)
+        held = 3000 * 0.1  # with what the kernel adds to each message
+    """,
     "message queues": """
         held = 0
         for key in range(3000):

@@ -10,7 +10,9 @@ import time
 _SOCKET_BYTES = 256 * 1024
 _MAX_DESCRIPTORS = 256  # of a process
 _MOST_PASSES = 1000  # to stop those who start others and each other again
+_UNIX_SOCKETS = "/proc/net/unix"
 _QUEUES = ("/proc/net/tcp", "/proc/net/tcp6", "/proc/net/udp", "/proc/net/udp6")
+_EMPTY_STATES = (b"05", b"06")  # FIN_WAIT2, TIME_WAIT: of a closed connection only the addresses are left
 
 
 def reap(child: int) -> int | None:
@@ -36,7 +38,10 @@ def use_too_much_memory(everybody: list[int], limit: int, others: int = 0) -> bo
 
 
 def socket_bytes(everybody: list[int]) -> int:
-    """Return the most that the kernel may hold in sockets of these processes, with what is queued for their network."""
+    """Return the most that the kernel may hold in the sockets of these processes, and in those of their own network.
+
+    A connection that nobody accepted, and a socket on its way to another process, belong to no process.
+    """
     sockets: set[str] = set()
     hidden = 0
     for pid in everybody:
@@ -54,9 +59,11 @@ def socket_bytes(everybody: list[int]) -> int:
                 continue
             if target.startswith("socket:"):
                 sockets.add(target)
-    if not sockets:
-        return hidden * _SOCKET_BYTES
-    return (len(sockets) + hidden) * _SOCKET_BYTES + sum(map(_queued, _QUEUES))
+    ownerless = queued = 0
+    if sockets and os.getpid() == 1:  # otherwise the network is the machine's, and the program has pairs only
+        in_network, ownerless, queued = _network()
+        sockets |= in_network
+    return (len(sockets) + hidden + ownerless) * _SOCKET_BYTES + queued
 
 
 def pids() -> list[int]:
@@ -163,14 +170,28 @@ def _sum_of(path: str, names: tuple[bytes, ...]) -> int:
     return total
 
 
-def _queued(table: str) -> int:
-    total = 0
+def _network() -> tuple[set[str], int, int]:
+    """Return the Unix sockets of this network, how many sockets no process has, and the bytes queued in the others."""
+    found: set[str] = set()
+    ownerless = queued = 0
+    for row in _rows(_UNIX_SOCKETS, 7):
+        if row[6] == b"0":
+            ownerless += 1
+        else:
+            found.add(f"socket:[{row[6].decode()}]")
+    for table in _QUEUES:
+        for row in _rows(table, 10):
+            sent, _, received = row[4].partition(b":")
+            queued += int(sent, 16) + int(received, 16)
+            ownerless += row[9] == b"0" and row[3] not in _EMPTY_STATES
+    return found, ownerless, queued
+
+
+def _rows(table: str, columns: int) -> list[list[bytes]]:
+    """Return the lines of a table of `/proc/net`, in columns, without the heading."""
     try:
         with open(table, "rb") as file:
-            next(file)
-            for line in file:
-                sent, _, received = line.split()[4].partition(b":")
-                total += int(sent, 16) + int(received, 16)
-    except (OSError, ValueError, StopIteration):
-        return total
-    return total
+            rows = [line.split() for line in file.readlines()[1:]]
+    except OSError:
+        return []
+    return [row for row in rows if len(row) >= columns]  # the path of a Unix socket may have line feeds
