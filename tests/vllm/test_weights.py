@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import AsyncGenerator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from gymq.workers.models.local_vllm_model.checkpoint import UnusableWeights
 from gymq.workers.models.local_vllm_model.worker import LocalVLLMModel
 
 import gymq
+from gymq import responses
 from gymq.defaults import WeightsMode
 from tests.support.waiting import until
 
-from .tiny_policy import POLICY, QUESTION, WEIGHTS_FILE, asked, certainty, engine_of, mute
+from .tiny_policy import ADD, POLICY, QUESTION, WEIGHTS_FILE, asked, certainty, engine_of, mute
 
 pytestmark = [pytest.mark.vllm, pytest.mark.asyncio(loop_scope="session")]
 
@@ -62,6 +65,29 @@ async def test_requests_that_run_are_answered_in_full_and_tell_which_weights_sam
         stretches = reply["output"][-1]["generation_policy_versions"]
         assert [version for version, _ in stretches] == expected
         assert sum(count for _, count in stretches) == 300
+
+
+@pytest.mark.parametrize("asks_directly", [True, False])
+async def test_half_a_reply_with_a_whole_tool_call_is_no_reply(
+    model: LocalVLLMModel, asks_directly: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not asks_directly:
+        monkeypatch.setattr(engine_of(model), "_direct", None)
+    llm: Any = type(engine_of(model)._llm).__base__
+    generate, num_generated = llm.generate, 0
+
+    async def first_is_ended(*arguments: Any, **named: Any) -> AsyncGenerator[Any, None]:
+        nonlocal num_generated
+        num_generated += 1
+        async for output in generate(*arguments, **named):
+            if num_generated == 1 and output.finished:
+                output.outputs[0].finish_reason = "abort"
+            yield output
+
+    monkeypatch.setattr(llm, "generate", first_is_ended)
+    reply = await model.respond(asked(QUESTION, tools=[ADD], temperature=0.0))
+    assert len(responses.function_calls(reply)) == 1
+    assert num_generated == 2
 
 
 async def test_the_cache_of_the_old_weights_is_not_used(model: LocalVLLMModel, checkpoint: Path) -> None:

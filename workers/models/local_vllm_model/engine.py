@@ -59,12 +59,16 @@ class _Parser(FlexibleArgumentParser):
 
 
 class _LLM(AsyncLLM):
-    """vLLM's engine, which notes the versions of the weights for `noted`."""
+    """vLLM's engine, which notes the versions of the weights for `noted` and drops what new weights have cut off."""
 
     async def generate(self, *arguments: Any, **named: Any) -> AsyncGenerator[Any, None]:
         async with aclosing(super().generate(*arguments, **named)) as outputs:
             async for output in outputs:
                 note(output.outputs)
+                for one in output.outputs:
+                    if one.finish_reason == "abort":
+                        # Tools called in it would hide that it was ended: such a reply has another finish reason.
+                        one.text, one.token_ids = "", []
                 yield output
 
 
