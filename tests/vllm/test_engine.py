@@ -199,6 +199,16 @@ async def test_a_turn_renders_what_is_new_in_it(model: LocalVLLMModel, monkeypat
     assert not asked_application
 
 
+async def test_a_turn_with_other_tools_shows_them_to_the_model(model: LocalVLLMModel) -> None:
+    first = asked("What is 3 + 4?", tools=[ADD], max_output_tokens=8)
+    items = [*first.params["input"], *(await model.respond(first))["output"], responses.user_message("And 1 + 1?")]
+    multiply = {**ADD, "name": "multiply"}
+    request = replace(asked(items, tools=[multiply], max_output_tokens=8), memory=ModelMemory(first.memory.kept))
+    reply = await model.respond(request)
+    prompt = engine_of(model)._tokenizer.decode(reply["output"][-1]["prompt_token_ids"])
+    assert "Tools: multiply" in prompt
+
+
 async def test_a_reply_is_held_to_a_schema(model: LocalVLLMModel) -> None:
     schema = {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]}
     extra = {"response_format": {"type": "json_schema", "json_schema": {"name": "sum", "schema": schema}}}

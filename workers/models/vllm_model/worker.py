@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 from gymq.workers.models.openai_model.endpoint import Endpoint
 from gymq.workers.models.openai_model.endpoint_model import PROBE, EndpointModel, unsendable
 from gymq.workers.models.vllm_model.asked import Asked, Backend, ContextOverflow
@@ -49,9 +50,11 @@ class _Converted:
     num_items: int
     instructions: str | None
     messages: list[dict[str, Any]]
+    settings: int  # what else the prompt depends on, such as the tools, as `_hash_of_settings` gives it
 
 
-_NOTHING = _Converted(0, None, [])
+_NOTHING = _Converted(0, None, [], 0)
+_NO_SETTINGS = frozenset({"messages", "max_tokens"})
 
 
 class VLLMModel(EndpointModel):
@@ -123,10 +126,12 @@ class VLLMModel(EndpointModel):
             with contextlib.suppress(ResponsesError):  # the whole says better where it is wrong
                 converted = self._converted(request.params, earlier)
         chat, params = converted or self._converted(request.params, _NOTHING)
-        messages = chat["messages"]
+        messages, settings = chat["messages"], _hash_of_settings(chat)
         if isinstance(params["input"], list) and messages[-1]["role"] != "assistant":  # else the reply belongs to it
-            request.memory.kept = _Converted(len(request.params["input"]), params.get("instructions"), messages)
-        return chat, params, len(earlier.messages) if converted else 0
+            num_items = len(request.params["input"])
+            request.memory.kept = _Converted(num_items, params.get("instructions"), messages, settings)
+        # With other tools the prompt of the call before says something else of them.
+        return chat, params, len(earlier.messages) if converted and settings == earlier.settings else 0
 
     def _converted(self, params: dict[str, Any], earlier: _Converted) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return parameters as a chat, and checked; of the items only those after the earlier ones."""
@@ -241,6 +246,10 @@ class VLLMModel(EndpointModel):
             split_reasoning=options.uses_reasoning_parser,
             token_ids=options.return_token_id_information,
         )
+
+
+def _hash_of_settings(chat: dict[str, Any]) -> int:
+    return hash(msgspec.json.encode({name: value for name, value in chat.items() if name not in _NO_SETTINGS}))
 
 
 async def _prompt_ids(asked: Asked, sent: dict[str, Any]) -> list[int]:
