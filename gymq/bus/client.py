@@ -24,6 +24,7 @@ log = logging.getLogger("gymq.bus")
 
 READ_BYTES = 256 << 10  # at a time; with the library's 32 kB reading stops and starts again within a large message
 COPIED_BYTES = 16 << 10  # a body up to this size is sent in one piece with its command
+CLOSE_S = 5.0  # in which the server can read what was written before its connection is replaced
 
 nats.aio.client.DEFAULT_BUFFER_SIZE = READ_BYTES
 
@@ -95,7 +96,7 @@ class _Parser(Parser):
 
 
 class MendedClient(Client):
-    """nats-py, where a flush flushes, a close ends everything, and no message ends the connection."""
+    """nats-py, where a flush flushes, a close ends everything, and neither message nor error ends reconnecting."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -155,21 +156,28 @@ class MendedClient(Client):
             await self._flush_pending()
 
     async def _flush_pending(self, force_flush: bool = False) -> Any:
+        task = asyncio.current_task()
+        num_cancelled = task.cancelling() if task else 0
         try:
-            return await super()._flush_pending(force_flush)
+            flushed = await super()._flush_pending(force_flush)
         except (RuntimeError, OSError) as error:
             # The transport is closed and the client has not noticed it yet: its flusher has ended, so it writes here,
             # which uvloop refuses with a RuntimeError. What is pending is sent after the reconnect.
             log.info("nats: not sent before the reconnect: %s", error)
-            nothing: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            nothing.set_result(None)
-            return nothing
+            flushed = asyncio.get_running_loop().create_future()
+            flushed.set_result(None)
+        if task and task.cancelling() > num_cancelled:
+            raise asyncio.CancelledError  # which the library suppresses
+        return flushed
 
     async def flush(self, timeout: int = 10) -> None:
         # Its PING is written past the commands that still wait to be sent. A flush would end before the server has
         # seen them, and a subscription that is drained would lose messages.
         await self._flush_pending(force_flush=True)
-        await super().flush(timeout)
+        try:
+            await super().flush(timeout)
+        except RuntimeError as error:  # of uvloop: the transport is closed, and the client has not noticed it yet
+            raise nats.errors.Error(str(error)) from None
 
     async def _process_pong(self) -> None:
         # That of a flush that was cancelled or timed out has a future that is done, and to set it would end the loop
@@ -178,15 +186,40 @@ class MendedClient(Client):
             self._pongs[0] = asyncio.get_running_loop().create_future()
         await super()._process_pong()
 
+    @property
+    def _socket(self) -> asyncio.WriteTransport | None:
+        writer: asyncio.StreamWriter | None = getattr(self._transport, "_io_writer", None)  # websockets have none
+        return None if writer is None else writer.transport
+
     def abandon(self) -> None:
-        """Close the socket of a try to connect, which the library leaves open where it raises."""
-        if self._transport:
+        """Close the socket, without waiting until the server has read what was written."""
+        if self._socket is not None:
+            self._socket.abort()
+        elif self._transport:
             self._transport.close()  # type: ignore[no-untyped-call]
+
+    async def _attempt_reconnect(self) -> None:
+        # The library waits until the server has read what was written, which one that is gone never does.
+        if self._socket is not None:
+            asyncio.get_running_loop().call_later(CLOSE_S, self._socket.abort)
+        while not self.is_closed:
+            try:
+                await super()._attempt_reconnect()
+                break
+            except Exception as error:
+                log.warning("nats: %s", redact(f"trying again after {type(error).__name__}: {error}"))
+                self._status = self.RECONNECTING
+            await asyncio.sleep(self.options["reconnect_time_wait"])
+
+    async def _close(self, status: int, do_cbs: bool = True) -> None:
+        # What is still to be sent, after a last flush or without a server, would be written to a transport that may be
+        # closed, and the error would leave the rest open and nobody notified.
+        self._pending, self._pending_data_size = [], 0
+        await super()._close(status, do_cbs)
 
     async def close(self) -> None:
         if not self.is_connected:
-            # It would be written to the transport that is gone, and the error would leave the rest open.
-            self._pending, self._pending_data_size = [], 0
+            self.abandon()
         try:
             await super().close()
         except asyncio.CancelledError:

@@ -207,9 +207,11 @@ class Connection:
         """Send what is buffered, then disconnect. `async with await Bus.connect(...) as bus` does it at its end."""
         if self._watchdog:
             self._watchdog.cancel()
-        with contextlib.suppress(BusError):
+        try:
             if self._nc.is_connected:
                 await self.flush()
+        except BusError:
+            self._nc.abandon()
         with contextlib.suppress(nats.errors.Error, TimeoutError, OSError):
             await self._nc.close()
         self.lost.set()
