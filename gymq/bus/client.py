@@ -186,6 +186,12 @@ class MendedClient(Client):
             self._pongs[0] = asyncio.get_running_loop().create_future()
         await super()._process_pong()
 
+    async def forget(self, subscription: Subscription) -> None:
+        """End a subscription; the library would renew one whose `drain` failed at the next reconnect."""
+        if self._subs.pop(subscription._id, None) is not None:
+            subscription._stop_processing()
+            await self._send_unsubscribe(subscription._id)
+
     @property
     def _socket(self) -> asyncio.WriteTransport | None:
         writer: asyncio.StreamWriter | None = getattr(self._transport, "_io_writer", None)  # websockets have none

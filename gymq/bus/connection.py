@@ -308,6 +308,8 @@ class Connection:
             await subscription.drain()  # type: ignore[no-untyped-call]
         except (nats.errors.Error, TimeoutError, OSError) as error:
             log.warning("nats: a subscription did not end cleanly: %s", redact(f"{type(error).__name__} {error}"))
+        finally:
+            await self._nc.forget(subscription)
 
     def expect(self, on_reply: Callable[[Msg], None], answered_by: str) -> str:
         """Return a fresh reply subject; `on_reply` gets what arrives there until `forget`.

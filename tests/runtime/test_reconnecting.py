@@ -6,7 +6,8 @@ from typing import Self
 
 import pytest
 
-from gymq.bus import Bus, client
+from gymq.bus import Bus, Msg, client
+from gymq.bus.client import MendedClient
 from gymq.bus.connection import Connection
 from tests.support.waiting import DEADLINE_S, until
 
@@ -120,6 +121,25 @@ async def test_a_flush_that_waits_for_the_socket_can_be_cancelled(frozen_bus: Bu
         await flushing
 
 
+async def test_a_subscription_that_was_ended_during_an_outage_does_not_come_back(
+    server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MendedClient.flush, "__defaults__", (0.5,))
+    async with await Bus.connect(server.url, role="test", name="test") as bus:
+        ended = await bus.listen("ended", _ignore, group="g")
+        kept = await bus.listen("kept", _ignore)
+        await bus.flush()
+        assert {b"ended", b"kept"} <= set(server.subjects.values())
+        server.cut_at_ping = True
+        await bus.unsubscribe(ended)
+        await until(lambda: server.num_connections == 2 and bus.is_connected)
+        await bus.flush()
+        assert b"kept" in server.subjects.values()
+        assert b"ended" not in server.subjects.values()
+        await bus.unsubscribe(kept)
+        assert b"kept" not in server.subjects.values()
+
+
 async def test_whatever_goes_wrong_while_it_reconnects_it_tries_again(
     server: ScriptedServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,3 +171,7 @@ async def test_a_connection_that_the_server_ends_for_good_is_lost_even_with_some
     nats._pending_data_size += 11
     server.say(b"-ERR 'User Authentication Expired'\r\n")
     await asyncio.wait_for(bus.lost.wait(), DEADLINE_S)
+
+
+def _ignore(_: Msg) -> None:
+    pass
