@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
+import json
 import os
 import secrets
 from collections.abc import Iterator
@@ -34,7 +36,10 @@ class LineSource(Protocol):
 
 
 class JsonlFile:
-    """The lines of a file, with their line ends. `.gz` and `.zst` files are decompressed while reading."""
+    """The lines of a file, with their line ends; a byte order mark is left out.
+
+    `.gz` and `.zst` files are decompressed while reading.
+    """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -53,7 +58,7 @@ class JsonlFile:
                     number += 1
                     if len(line) > MAX_LINE_BYTES:
                         raise JsonlError(f"{self.name}:{number}: the line is longer than {MAX_LINE_BYTES} bytes")
-                    yield line
+                    yield line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
         except FileNotFoundError:
             raise JsonlError(f"{self.name}: file not found") from None
         except (OSError, EOFError, zstandard.ZstdError) as error:
@@ -88,19 +93,31 @@ def parse_object(line: bytes) -> dict[str, msgspec.Raw]:
         line.decode("utf-8")
         return msgspec.json.decode(line, type=dict[str, msgspec.Raw])
     except msgspec.DecodeError as error:
-        if is_json(line):
-            raise JsonlError("the line is JSON, but not an object") from None
-        reason = "the line is blank" if not line.strip() else f"the line is not valid JSON: {error}"
-        raise JsonlError(reason) from None
+        raise JsonlError(_why_no_object(line, error)) from None
+    except RecursionError:
+        raise JsonlError("the line is nested too deeply") from None
     except UnicodeDecodeError as error:
         raise JsonlError(f"the line is not UTF-8: byte {error.start} cannot be decoded") from None
+
+
+def _why_no_object(line: bytes, error: msgspec.DecodeError) -> str:
+    if is_json(line):
+        return "the line is JSON, but not an object"
+    if not line.strip():
+        return "the line is blank"
+    constants: list[str] = []
+    try:
+        json.loads(line, parse_constant=constants.append)  # Python takes more for JSON than there is
+    except (ValueError, RecursionError):
+        return f"the line is not valid JSON: {error}"
+    return f"the line is not valid JSON: it contains {constants[0] if constants else 'half of a surrogate pair'}"
 
 
 def is_json(line: bytes) -> bool:
     """Return whether a line is one JSON value and nothing else."""
     try:
         msgspec.json.decode(line)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return False
     return True
 

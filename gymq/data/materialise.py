@@ -16,6 +16,8 @@ from gymq.data.jsonl import JsonlError, LineSource, parse_object
 from gymq.data.prompt import PromptError, RowPrompt
 from gymq.data.rows import (
     AGENT_REF,
+    ATTEMPT_INDEX,
+    FAILURE_FIELDS,
     MAX_INDEX,
     PARAMS,
     ROLLOUT_INDEX,
@@ -31,6 +33,8 @@ MAX_PROBLEMS = 20
 """Largest number of unusable rows that are reported together."""
 
 DEFAULT_REPEATS = "_default"
+
+_OF_EARLIER_RUNS = FAILURE_FIELDS | {ATTEMPT_INDEX}  # whose files may be the input
 
 _NULL = msgspec.Raw(b"null")
 
@@ -112,11 +116,12 @@ class Materialisation:
         for number, line in enumerate(islice(source, self._options.limit or None), 1):
             try:
                 rows = self._rows_of_line(line, number)
-            except (RowError, JsonlError, PromptError) as error:
+            except (RowError, JsonlError, PromptError, RecursionError) as error:
+                problem = "the row is nested too deeply" if isinstance(error, RecursionError) else str(error)
                 if refuse is not None:
-                    refuse(number, str(error))
+                    refuse(number, problem)
                     continue
-                problems.append(f"{source.name}:{number}: {error}")
+                problems.append(f"{source.name}:{number}: {problem}")
                 if len(problems) == MAX_PROBLEMS:
                     break
                 continue
@@ -127,7 +132,7 @@ class Materialisation:
         self._warn_of_unknown_agents()
 
     def _rows_of_line(self, line: bytes, number: int) -> Iterator[MaterialisedRow]:
-        fields: Fields = dict(parse_object(line))
+        fields: Fields = {name: value for name, value in parse_object(line).items() if name not in _OF_EARLIER_RUNS}
         params = self._params(fields)
         agent = self._agent(fields)
         repeats = self._repeats(agent)

@@ -25,12 +25,10 @@ FAILURE_SEQUENCE = "_ng_failure_sequence"
 POLICY_VERSION = "policy_version"
 AGENT_REF = "agent_ref"
 PARAMS = "responses_create_params"
-RESULT_FIELDS = frozenset(
-    {
-        *("response", "reward"),
-        *(FAILURE_CLASS, FAILURE_STAGE, FAILURE_MESSAGE, FAILURE_TERMINAL, FAILURE_CURABLE, FAILURE_SEQUENCE),
-    }
+FAILURE_FIELDS = frozenset(
+    {FAILURE_CLASS, FAILURE_STAGE, FAILURE_MESSAGE, FAILURE_TERMINAL, FAILURE_CURABLE, FAILURE_SEQUENCE}
 )
+RESULT_FIELDS = FAILURE_FIELDS | {"response", "reward"}
 """Fields of a line of results in addition to those of its row and verdict, the indices and the attempt."""
 ROW_NUMBER = "_rowidx"  # position in the list of a caller; differs between calls
 
@@ -123,7 +121,7 @@ def decode_line(line: bytes, kind: type[T], where: str) -> T:
         return msgspec.json.decode(line, type=kind)
     except msgspec.ValidationError as error:
         raise RowError(f"{where}: {error}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise RowError(f"{where}: {_why_no_object(line)}") from None
 
 

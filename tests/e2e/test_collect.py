@@ -620,6 +620,7 @@ BAD_LINES = [
     (b'{"responses_create_params": {}, "agent_ref": {"name": "\\u0000"}}', "agent"),
     (b'{"responses_create_params": {}, "_ng_task_index": -1}', "`_ng_task_index`"),
     (b"\xff\xfe", "line"),
+    (b'{"responses_create_params": {}, "deep": ' + b"[" * 5000 + b"]" * 5000 + b"}", "nested too deeply"),
 ]
 
 
@@ -644,6 +645,15 @@ async def test_a_row_that_cannot_be_used_costs_itself(desk: Desk, bad: bytes, me
     with pytest.raises(RowError, match=r"rows\.jsonl:2: "):
         await desk.collect(num_repeats=2, strict_rows=True, overwrite=True)
     assert len(keys(desk.output)) == 4
+
+
+async def test_a_row_that_no_message_can_hold_costs_itself(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gymq.runs.collection.run_setup.MAX_ROW_BYTES", 2000)
+    desk.write_input([row("a"), row("b" * 2000), row("c")])
+    progress = await desk.collect()
+    assert (progress.done, progress.total, progress.refused) == (2, 2, 1)
+    (failure,) = read(desk.files.failures)
+    assert "rows.jsonl:2: the row has 2," in failure["_ng_failure_message"]
 
 
 async def test_an_empty_input_is_refused(desk: Desk) -> None:

@@ -17,6 +17,12 @@ def test_lines_come_as_they_are_and_again_from_the_start(tmp_path: Path) -> None
     assert list(source) == LINES
 
 
+def test_a_byte_order_mark_is_not_part_of_the_first_line(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b'\xef\xbb\xbf{"a": 1}\r\n{"a": 2}\r\n')
+    assert list(JsonlFile(path)) == [b'{"a": 1}\r\n', b'{"a": 2}\r\n']
+
+
 def test_gzip_members_one_after_the_other_are_one_file(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl.gz"
     path.write_bytes(gzip.compress(b"".join(LINES[:2])) + gzip.compress(b"".join(LINES[2:])))
@@ -68,6 +74,10 @@ def test_an_endless_line_does_not_fill_the_memory(tmp_path: Path, monkeypatch: p
         (b'{"\xff": 1}\n', "not UTF-8"),
         (b"[1]\n", "JSON, but not an object"),
         (b"null\n", "JSON, but not an object"),
+        (b'{"a": -Infinity, "b": NaN}\n', "not valid JSON: it contains -Infinity$"),
+        (rb'{"a": "\ud800"}', "not valid JSON: it contains half of a surrogate pair$"),
+        (b'{"a": ' + b"[" * 5000 + b"]" * 5000 + b"}\n", "the line is nested too deeply"),
+        (b"[" * 5000 + b"]" * 5000, "the line is not valid JSON"),
     ],
 )
 def test_a_line_that_is_no_object_is_refused_with_the_reason(line: bytes, reason: str) -> None:

@@ -60,6 +60,13 @@ def test_a_rollout_index_of_the_row_is_overwritten() -> None:
     assert json.loads(materialised(row(_ng_rollout_index=9))[0].json)["_ng_rollout_index"] == 0
 
 
+def test_what_an_earlier_run_added_to_a_failed_row_is_left_out() -> None:
+    failed = {"_ng_failure_class": "judge_failed", "_ng_failure_terminal": False, "_ng_attempt_index": 2}
+    (made,) = materialised(row(**failed, response={"output": []}, _ng_task_index=7))
+    (fresh,) = materialised(A)
+    assert json.loads(made.json).keys() == json.loads(fresh.json).keys() | {"response"}
+
+
 def test_the_number_of_rollouts_of_a_task_is_known_after_the_pass() -> None:
     with Materialisation(MaterialiseOptions(agent_name="ag", num_repeats=2)) as materialisation:
         assert len(list(materialisation.rows(JsonlText("in.jsonl", (A + B + A).encode())))) == 6

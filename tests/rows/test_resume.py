@@ -124,7 +124,10 @@ def test_a_row_that_is_there_twice_is_refused() -> None:
         Resume(lines("m.jsonl", [*ROWS, ROWS[0]]), lines("out.jsonl", []))
 
 
-@pytest.mark.parametrize("text", [b'{"_ng_task_index": 0\n', b"{}\n", b'{"_ng_task_index": "0"}\n', b"[]\n"])
+DEEP = b'{"response": ' + b"[" * 5000 + b"]" * 5000 + b"}\n"
+
+
+@pytest.mark.parametrize("text", [b'{"_ng_task_index": 0\n', b"{}\n", b'{"_ng_task_index": "0"}\n', b"[]\n", DEEP])
 def test_a_result_that_cannot_be_read_is_refused_with_its_place(text: bytes) -> None:
     with pytest.raises(RowError, match=r"out\.jsonl:2: "):
         Resume(lines("m.jsonl", ROWS), JsonlText("out.jsonl", b"\n" + text))

@@ -25,10 +25,12 @@ from gymq.data.run_files import Appender, Manifest, RunFiles, refused_row
 from gymq.failures import InvalidTask
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
-from gymq.protocol.messages import Run
+from gymq.protocol.messages import MAX_BODY_BYTES, Run
 from gymq.runs.collection.input_checks import MAX_REASONS, check_changes, check_files, refusal, shown_change
 from gymq.runs.collection.options import CollectError, CollectOptions
 from gymq.runs.stored_runs import Runs
+
+MAX_ROW_BYTES = MAX_BODY_BYTES - 64 * 1024  # of a row in its task, whose other fields are small
 
 
 class RunSetup:
@@ -225,6 +227,10 @@ class RunSetup:
             check_row = self._options.check_row
             for row in materialisation.rows(self._dataset, None if self._options.strict_rows else refuse):
                 if row.line_number == refused_line:
+                    continue
+                if len(row.json) > MAX_ROW_BYTES:
+                    refuse(row.line_number, f"the row has {len(row.json):,} bytes, and may have {MAX_ROW_BYTES:,}")
+                    refused_line = row.line_number
                     continue
                 if row.agent not in made.agents:
                     try:
