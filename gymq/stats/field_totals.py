@@ -91,16 +91,12 @@ class FieldTotals(msgspec.Struct):
 
 
 def numeric_fields(fields: Mapping[str, Any]) -> dict[str, float]:
-    """Return the fields that are profiled: numbers, and booleans as 0 and 1, without NaN and indices.
+    """Return the fields that are profiled: numbers, and booleans as 0 and 1.
 
-    Raises:
-        ValueError: a number is infinite, or so large that its statistics would overflow.
+    Indices are left out, as is what cannot enter statistics: NaN, infinity, and what would make them overflow.
     """
-    numbers = {}
-    for name, value in fields.items():
-        if not isinstance(value, int | float) or name in (TASK_INDEX, ROLLOUT_INDEX) or value != value:
-            continue
-        if not is_usable(value):
-            raise ValueError(f"`{name}` is {value:.6g}, too large for statistics")
-        numbers[name] = int(value) if isinstance(value, bool) else value
-    return numbers
+    return {
+        name: int(value) if isinstance(value, bool) else value
+        for name, value in fields.items()
+        if isinstance(value, int | float) and name not in (TASK_INDEX, ROLLOUT_INDEX) and is_usable(value)
+    }

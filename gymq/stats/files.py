@@ -173,7 +173,7 @@ def _read_result(where: str, line: bytes, *, for_report: bool) -> tuple[_ResultR
     """Return a result, its numbers, booleans and nulls, and its entry in the report."""
     try:
         raw = parse_object(line)
-        fields = {name: msgspec.json.decode(value) for name, value in raw.items() if _is_scalar(value)}
+        fields = {name: _scalar(value) for name, value in raw.items() if _is_scalar(value)}
         entry = result_row(fields | _response(raw)) if for_report else None
     except msgspec.ValidationError as error:
         raise RowError(f"{where}: a field cannot be read: {error}") from None
@@ -188,6 +188,13 @@ def _response(raw: Mapping[str, msgspec.Raw]) -> dict[str, Any]:
         return {}
     response = msgspec.json.decode(raw["response"], type=dict[str, msgspec.Raw] | None)
     return {"response": response and {"usage": msgspec.json.decode(response.get("usage", b"null"))}}
+
+
+def _scalar(raw: msgspec.Raw) -> Any:
+    try:
+        return msgspec.json.decode(raw)
+    except msgspec.ValidationError:
+        return float(bytes(raw))  # infinity, of a number out of range
 
 
 def _is_scalar(raw: msgspec.Raw) -> bool:

@@ -39,8 +39,5 @@ def add_outcome(profile: RunningProfile, sequence: int, outcome: Outcome) -> Non
 
 
 def numbers_of(fields: Mapping[str, Any], usage: Mapping[str, Any] | None) -> dict[str, float]:
-    """Return the numbers to profile; none if one is too large, so that the rollout itself still counts."""
-    try:
-        return numeric_fields({**fields, **(usage or {})})
-    except ValueError:
-        return {}
+    """Return the numbers to profile."""
+    return numeric_fields({**fields, **(usage or {})})

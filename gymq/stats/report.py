@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 from gymq.data.rows import AGENT_REF, FAILURE_CLASS, MAX_INDEX, ROLLOUT_INDEX, TASK_INDEX
 from gymq.errors import GymqError
 from gymq.stats.field_totals import FieldTotals, numeric_fields
+from gymq.stats.sums import is_usable
 
 KEYS_SHOWN = 10
 """Rollouts that are named in an error about missing rows or results."""
@@ -195,7 +197,7 @@ def result_row(result: Mapping[str, Any]) -> ResultRow:
     """Return the part of a result that the report needs.
 
     Raises:
-        ReportError: it is a failure, it has no usable indices or no response, or a number of it is too large.
+        ReportError: it is a failure, it has no usable indices or no response, or its reward is too large.
     """
     key = row_key(result)
     if result.get(FAILURE_CLASS) is not None:
@@ -207,19 +209,18 @@ def result_row(result: Mapping[str, Any]) -> ResultRow:
     usage = (response.get("usage") or {}) if isinstance(response, Mapping) else None
     if not isinstance(usage, Mapping):
         raise ReportError(f"the result of rollout {key} has no `response` object with a `usage` object or none")
-    try:
-        fields = numeric_fields(result)
-        info = {
-            "rollout_id": f"{key[0]}:{key[1]}",
-            TASK_INDEX: result.get(TASK_INDEX),
-            ROLLOUT_INDEX: result.get(ROLLOUT_INDEX),
-            "reward": result.get("reward"),
-            **numeric_fields(usage),
-            **{name: value for name, value in fields.items() if name != "reward"},
-        }
-        numbers = {name: float(value) for name, value in numeric_fields({**result, **usage}).items()}
-    except ValueError as error:
-        raise ReportError(f"the result of rollout {key}: {error}") from None
+    reward = result.get("reward")
+    if isinstance(reward, int | float) and not math.isnan(reward) and not is_usable(reward):
+        raise ReportError(f"the result of rollout {key}: `reward` is {reward:.6g}, too large for statistics")
+    info = {
+        "rollout_id": f"{key[0]}:{key[1]}",
+        TASK_INDEX: result.get(TASK_INDEX),
+        ROLLOUT_INDEX: result.get(ROLLOUT_INDEX),
+        "reward": reward,
+        **numeric_fields(usage),
+        **{name: value for name, value in numeric_fields(result).items() if name != "reward"},
+    }
+    numbers = {name: float(value) for name, value in numeric_fields({**result, **usage}).items()}
     return ResultRow(key, numbers, {name: value for name, value in info.items() if value is not None})
 
 

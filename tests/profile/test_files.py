@@ -69,6 +69,17 @@ def test_the_sample_keeps_the_text_of_the_row(tmp_path: Path) -> None:
     assert '"sample":{"agent_ref":{"name":"a"},"x":1e400,"y":1.10}' in written.reward_profiling.read_text()
 
 
+def test_a_number_that_is_too_large_is_left_out_and_its_rollout_counts(tmp_path: Path) -> None:
+    rows, results = write(tmp_path / "in.jsonl", ROWS), tmp_path / "run.jsonl"
+    large = '"estimate": 1e300, "odds": 1e999, "length": 7'
+    results.write_text("".join(f"{json.dumps(one)[:-1]}, {large}}}\n" for one in RESULTS))
+    written = write_report(rows, results)
+    assert read(written.reward_profiling) == report(ROWS, [{**one, "length": 7} for one in RESULTS]).groups
+    statistics = read_statistics(RunFiles(results), rows=rows)
+    fields = statistics.profile.snapshot().agents["a0"].fields
+    assert (fields["length"].mean, "estimate" in fields, "odds" in fields) == (7.0, False, False)
+
+
 def test_nothing_is_left_behind_or_replaced_when_the_profile_fails(tmp_path: Path) -> None:
     rows, results = write(tmp_path / "in.jsonl", ROWS), write(tmp_path / "run.jsonl", RESULTS[:-1])
     for path in ReportFiles.beside(results):
@@ -85,7 +96,11 @@ def test_nothing_is_left_behind_or_replaced_when_the_profile_fails(tmp_path: Pat
         (json.dumps(RESULTS[0]), ReportError, r"run\.jsonl:7: there is more than one result of rollout \(0, 1\)"),
         ("{torn", RowError, r"run\.jsonl:7: the line is not valid JSON"),
         ('{"_ng_task_index": 0}', RowError, r"run\.jsonl:7: `_ng_rollout_index`"),
-        ('{"reward": 1e999}', RowError, r"run\.jsonl:7: a field cannot be read"),
+        (
+            '{"_ng_task_index": 0, "_ng_rollout_index": 9, "response": {}, "reward": 1e999}',
+            RowError,
+            r"run\.jsonl:7: the result of rollout \(0, 9\): `reward` is inf, too large",
+        ),
         ('{"response": "text"}', RowError, r"run\.jsonl:7: a field cannot be read"),
     ],
 )
