@@ -9,6 +9,9 @@ from gymq.workers.resources.string_match.extraction import Mode, find_answer
 
 import gymq
 from gymq import responses
+from gymq.processes import ComputeLimits, CpuTimeUsedUp
+
+SHORT_CHARACTERS = 1_000  # a longer answer is compared in a process, and the event loop is free meanwhile
 
 
 class TextRow(gymq.Row):
@@ -23,11 +26,22 @@ class StringMatch(gymq.Resources[TextRow]):
 
     reward_range = (0.0, 1.0)
 
+    # Marks on one letter are sorted in quadratic time; an answer of so many is wrong.
+    compute_limits = ComputeLimits(cpu_s=10.0, timeout_s=200.0)
+
     async def verify(self, request: gymq.VerifyRequest[TextRow]) -> gymq.Verdict:
         row = request.row
         expected = row.expected_answer
         answer = find_answer(responses.assistant_text(request.response), row.extraction_mode)
         reward = 0.0
         if answer is not None and expected.strip():
-            reward = score(answer, expected, case_sensitive=row.case_sensitive)
+            reward = await self._score(answer, expected, row.case_sensitive)
         return gymq.Verdict(reward, expected_answer=expected, extracted_answer=answer)
+
+    async def _score(self, answer: str, expected: str, case_sensitive: bool) -> float:
+        if len(answer) <= SHORT_CHARACTERS:
+            return score(answer, expected, case_sensitive=case_sensitive)
+        try:
+            return await self.compute(score, answer, expected, case_sensitive=case_sensitive)
+        except CpuTimeUsedUp:
+            return 0.0

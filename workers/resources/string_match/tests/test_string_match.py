@@ -8,6 +8,7 @@ from gymq.workers.resources.string_match.extraction import find_answer
 from gymq.workers.resources.string_match.worker import StringMatch
 
 import gymq
+from gymq.processes import ComputeLimits
 from gymq.testing import Harness, prompt, reply
 
 
@@ -103,6 +104,18 @@ async def test_an_empty_expected_answer_never_scores():
     async with Harness(StringMatch) as env:
         verdict = await env.verify(row(" "), reply("Answer: ..."))
     assert (verdict.reward, verdict.fields["extracted_answer"]) == (0.0, "")
+
+
+async def test_an_answer_whose_marks_take_too_long_to_sort_is_wrong(monkeypatch):
+    monkeypatch.setattr(StringMatch, "compute_limits", ComputeLimits(cpu_s=1.0, timeout_s=200.0))
+    marks = "\u0301" * 50_000 + "\u0316" * 50_000
+    async with Harness(StringMatch) as env:
+        assert (await env.verify(row("a"), reply(f"Answer: a{marks}"))).reward == 0.0
+
+
+async def test_a_long_answer_may_be_right():
+    async with Harness(StringMatch) as env:
+        assert (await env.verify(row("word " * 500), reply("Answer: " + "WORD  " * 500))).reward == 1.0
 
 
 @pytest.mark.parametrize("member", [{"extraction_mode": "first_line"}, {"expected_answer": 4}, {"case_sensitive": "x"}])
