@@ -12,6 +12,8 @@ SENT = "Email sent successfully."
 NOT_FOUND = "Email not found."
 BAD_ADDRESS = "Invalid recipient email address."
 
+_LONGEST_QUERY = 1_000  # characters; each word is looked for in every email, on the event loop
+
 
 def find_email_address(tables: Tables, /, name: str = "") -> list[str] | str:
     if not name:
@@ -33,8 +35,10 @@ def search_emails(
     page: int = 1,
     page_size: int = PAGE_SIZE,
 ) -> Row | str:
+    if len(query) > _LONGEST_QUERY:
+        raise ValueError(f"a query has at most {_LONGEST_QUERY:,} characters")
     words = query.lower().split()
-    found = [email for email in tables.emails if all(word in _searched_text(email) for word in words)]
+    found = [email for email in tables.emails if _has_all(_searched_text(email), words)]
     found.sort(key=lambda email: email["sent_datetime"] or "", reverse=True)
     if date_min:
         first = parse_time(date_min).date()
@@ -95,6 +99,10 @@ def reply_email(tables: Tables, /, email_id: Any = None, body: Any = None) -> st
 
 def _is_address(recipient: Any) -> bool:
     return "@" in recipient and "." in recipient
+
+
+def _has_all(text: str, words: list[str]) -> bool:
+    return all(word in text for word in words)
 
 
 def _searched_text(email: Row) -> str:

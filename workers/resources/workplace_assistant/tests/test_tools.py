@@ -54,6 +54,10 @@ class TestEmails:
         assert ids(page, "emails", "email_id") == ["00000009", "00000007"]
         assert page["pagination"] == {"total_emails": 2, "page": 1, "page_size": 5, "total_pages": 1}
 
+    def test_a_query_of_many_words_is_refused(self, tables):
+        with pytest.raises(ValueError, match="at most 1,000 characters"):
+            emails.search_emails(tables, query="a " * 501)
+
     def test_dates_are_inclusive_by_day(self, tables):
         page: Any = emails.search_emails(tables, date_min="2023-10-05 20:00", date_max="11 Oct 2023")
         assert ids(page, "emails", "email_id") == ["00000011", "00000003"]
