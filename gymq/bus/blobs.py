@@ -46,23 +46,32 @@ async def store(bus: Bus, body: bytes, kind: Literal["task", "rollout"], of: Rol
     return await _store(bus, body, subject, sha256, {}, PATIENCE_S)
 
 
-async def fit_call(bus: Bus, body: bytes, *, patience_s: float = PATIENCE_S) -> bytes:
-    """Return what a request or a reply can carry: the body itself, or the reference of a blob with it, compressed."""
+async def fit_call(bus: Bus, body: bytes, role: str, *, patience_s: float = PATIENCE_S) -> bytes:
+    """Return what a request or a reply can carry: the body itself, or the reference of a blob with it, compressed.
+
+    Args:
+        role: of the receiver.
+    """
     if len(body) <= bus.max_body_bytes:
         return body
-    return await store_call(bus, compressed(body), patience_s=patience_s)
+    return await store_call(bus, compressed(body), role, patience_s=patience_s)
 
 
-async def store_call(bus: Bus, body: bytes, *, patience_s: float = PATIENCE_S) -> bytes:
+async def store_call(bus: Bus, body: bytes, role: str, *, patience_s: float = PATIENCE_S) -> bytes:
     """Store the blob of a request or a reply for one hour and return its encoded reference.
 
     Args:
+        role: of the receiver; no other role may read it.
         patience_s: seconds to wait for each part to be stored.
 
     Raises:
+        BadMessage: the role is none.
         BusError: not stored.
     """
-    subject = subjects.call_parts(secrets.token_hex(12))
+    try:
+        subject = subjects.call_parts(role, secrets.token_hex(12))
+    except subjects.BadToken as error:
+        raise BadMessage(str(error)) from None
     return await _store(bus, body, subject, hashlib.sha256(body).hexdigest(), {"Nats-TTL": CALL_TTL}, patience_s)
 
 

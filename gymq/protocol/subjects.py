@@ -282,8 +282,9 @@ def group_prefix(run: str, task_index: int) -> str:
     return f"gym.parts.rollout.{token(run, 'run')}.{task_index:d}.group.prefix.0"
 
 
-def call_parts(unique: str) -> str:
-    return f"gym.parts.call.{token(unique)}"
+def call_parts(role: str, unique: str) -> str:
+    """Return the subject of a large body, without the number of the part, that a role is to read."""
+    return f"gym.parts.call.{token(role, 'role')}.{token(unique)}"
 
 
 def dead_letters(source: str) -> str:
@@ -331,6 +332,11 @@ def answered_by(subject: str) -> str:
     kind, _, rest = rest.partition(".")
     # Every other request below `gym` is a message to store, which the server acknowledges.
     return rest.partition(".")[0] if kind == "ping" else _ANSWERED_BY.get(kind, SERVER)
+
+
+def asked_by(reply: str) -> str:
+    """Return the role whose inbox a reply subject belongs to."""
+    return reply.removeprefix(INBOX_PREFIX).partition(".")[0]
 
 
 def reply(asked_by: str, answered_by: str, box: str, name: str) -> str:
@@ -382,7 +388,7 @@ CANCEL = Subject("gym.cancel.<role>.<worker>", "Cancel")
 TASK_PART = Subject("gym.parts.task.<run>.<task>.<rollout>.<digest>.<n>", "raw bytes", "PARTS")
 ROLLOUT_PART = Subject("gym.parts.rollout.<run>.<task>.<rollout>.<digest>.<n>", "raw bytes", "PARTS")
 GROUP_PREFIX = Subject("gym.parts.rollout.<run>.<task>.group.prefix.0", "raw bytes", "PARTS")
-CALL_PART = Subject("gym.parts.call.<id>.<n>", "raw bytes", "PARTS")
+CALL_PART = Subject("gym.parts.call.<role>.<id>.<n>", "raw bytes", "PARTS")
 DEAD_LETTER = Subject("gym.dead.<source>", "DeadLetter", "DEAD_LETTERS")
 DEAD_LETTER_OF_RUN = Subject("gym.dead.<source>.<run>", "DeadLetter", "DEAD_LETTERS")
 RUN = Subject("gym.runs.<run>", "Run", "RUNS")

@@ -90,7 +90,7 @@ EXAMPLES: tuple[Message, ...] = (
     Cancel(call="0" * 32),
     Ping(calls=["0" * 32, "1" * 32]),
     Pong(gone=["1" * 32]),
-    BlobRef(subject="gym.parts.call.x", parts=2, num_bytes=10, sha256="0" * 64),
+    BlobRef(subject="gym.parts.call.model.x", parts=2, num_bytes=10, sha256="0" * 64),
 )
 
 MESSAGE_TYPES = sorted(

@@ -335,7 +335,7 @@ async def test_large_requests_and_replies_travel_in_parts(
 async def test_the_deadline_of_a_large_request_reaches_the_handler(
     calls: Calls, bus: Bus, replica: ScriptedReplica, run: str
 ) -> None:
-    ref = await blobs.store_call(bus, encode(ask("x", timeout_s=3.0, wait=True)))
+    ref = await blobs.store_call(bus, encode(ask("x", timeout_s=3.0, wait=True)), "model")
     accepted, reply = (decode_frame(data) for data in await frames(bus, run, ref, 2))
     assert isinstance(accepted, Accepted)
     assert reply.failure_class is FailureClass.DEADLINE_EXCEEDED
@@ -344,14 +344,14 @@ async def test_the_deadline_of_a_large_request_reaches_the_handler(
 
 
 async def test_a_request_whose_parts_are_missing_is_refused(bus: Bus, replica: ScriptedReplica, run: str) -> None:
-    ref = Decoder(BlobRef)(await blobs.store_call(bus, b"x"))
+    ref = Decoder(BlobRef)(await blobs.store_call(bus, b"x", "model"))
     (reply,) = await frames(bus, run, encode(msgspec.structs.replace(ref, parts=2)), 1)
     failure = decode_frame(reply)
     assert (failure.failure_class, "part 1 of 2" in failure.message) == (FailureClass.BAD_REQUEST, True)
 
 
 async def test_a_reference_of_a_reference_is_refused(bus: Bus, replica: ScriptedReplica, run: str) -> None:
-    ref = await blobs.store_call(bus, await blobs.store_call(bus, encode(ask())))
+    ref = await blobs.store_call(bus, await blobs.store_call(bus, encode(ask()), "model"), "model")
     (reply,) = await frames(bus, run, ref, 1)
     assert decode_frame(reply).failure_class is FailureClass.BAD_REQUEST
     assert not replica.started
@@ -383,7 +383,7 @@ async def test_a_reply_that_nobody_can_read_is_a_failure(calls: Calls, bus: Bus,
 async def test_an_answer_to_another_question_is_a_failure_that_may_be_retried(
     calls: Calls, bus: Bus, run: str, request_: Call, answer: Message, in_parts: bool
 ) -> None:
-    body = await blobs.store_call(bus, encode(answer)) if in_parts else encode(answer)
+    body = await blobs.store_call(bus, encode(answer), "agent") if in_parts else encode(answer)
 
     async def impostor(message: Msg) -> None:
         await bus.publish(message.reply, body)

@@ -194,7 +194,7 @@ async def test_a_large_outcome_is_kept_whole(store: OutcomeStore, js: JetStream,
 async def test_a_body_of_exactly_one_or_two_parts_is_kept_whole(bus: Bus, run: str) -> None:
     for num_parts in (1, 2):
         body = os.urandom(num_parts * bus.max_body_bytes)
-        ref = decode_ref(await blobs.store_call(bus, body))
+        ref = decode_ref(await blobs.store_call(bus, body, "model"))
         assert ref.parts == num_parts
         assert await blobs.fetch(bus, ref, "call") == body
 
@@ -234,7 +234,7 @@ async def test_an_outcome_whose_parts_are_gone_is_a_failure(
 
 
 async def test_parts_that_were_changed_are_refused(js: JetStream, bus: Bus, run: str) -> None:
-    ref = decode_ref(await blobs.store_call(bus, b"abc"))
+    ref = decode_ref(await blobs.store_call(bus, b"abc", "model"))
     for other in (b"abd", b"ab", b"abcd", b""):
         await js.store(f"{ref.subject}.0", other)
         with pytest.raises(BadMessage, match="not those that were stored"):

@@ -187,7 +187,7 @@ BAD_SUBJECTS = [
     "gym.rollouts.x",
     "gym.rollouts.x.0.0.0",
 ]
-FOREIGN = BlobRef(subject="gym.parts.call.x.y", parts=1, num_bytes=1, sha256="0" * 64)
+FOREIGN = BlobRef(subject="gym.parts.call.model.x", parts=1, num_bytes=1, sha256="0" * 64)
 
 
 async def test_the_profiler_continues_past_what_is_no_outcome(

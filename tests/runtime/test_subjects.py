@@ -28,7 +28,7 @@ BUILDERS = [
     function
     for name, function in vars(subjects).items()
     if inspect.isfunction(function) and function.__module__ == subjects.__name__
-    if name not in ("token", "instance", "is_token", "answered_by", "reply")
+    if name not in ("token", "instance", "is_token", "answered_by", "asked_by", "reply")
 ]
 LONG = "a" * 65
 LONG_NAMES = ("agent", "resources", "model", "name")  # of instances
@@ -122,6 +122,10 @@ def test_a_token_is_returned_as_it_is_or_refused(text: str) -> None:
 )
 def test_each_request_is_answered_by_one_role(subject: str, role: str) -> None:
     assert subjects.answered_by(subject) == role
+
+
+def test_a_reply_subject_names_the_role_that_asked() -> None:
+    assert subjects.asked_by(subjects.reply("agent", "model", "box", "name")) == "agent"
 
 
 @pytest.mark.parametrize(

@@ -56,9 +56,10 @@ async def test_an_acknowledgement_with_another_reply_subject_is_not_stored_there
 ) -> None:
     attacker = await raw.connect(role)
     rollout = f"gym.rollouts.{run}.0.0"
-    assert await attacker.may_publish(f"gym.parts.call.{run}.0", FORGED, reply=rollout)
-    assert await is_stored(raw, "PARTS", f"gym.parts.call.{run}.0")
-    assert await attacker.may_publish(f"$JS.API.DIRECT.GET.PARTS.gym.parts.call.{run}.0", b"", reply=rollout)
+    part = f"gym.parts.call.{role}.{run}.0"
+    assert await attacker.may_publish(part, FORGED, reply=rollout)
+    assert await is_stored(raw, "PARTS", part)
+    assert await attacker.may_publish(f"$JS.API.DIRECT.GET.PARTS.{part}", b"", reply=rollout)
     await settled(raw)
     assert not await is_stored(raw, "ROLLOUTS", rollout)
 

@@ -347,7 +347,8 @@ class Server:
     async def send(self, reply: str, message: Message, failure_class: FailureClass) -> None:
         """Answer; a reply that is too large is stored as a blob, one that cannot be sent becomes a failure."""
         try:
-            await self.bus.publish(reply, await blobs.fit_call(self.bus, without_credentials(encode(message))))
+            body = without_credentials(encode(message))
+            await self.bus.publish(reply, await blobs.fit_call(self.bus, body, subjects.asked_by(reply)))
             return
         except BadMessage as error:
             failure = _fail(failure_class, f"the answer has no wire form: {error}")

@@ -70,6 +70,11 @@ def _last(stream: str, subject: str) -> str:
     return f"$JS.API.DIRECT.GET.{stream}.{subject}"
 
 
+def _large_bodies(role: str) -> tuple[str, ...]:
+    """Return the subjects for bodies of calls that are stored: any role's to write, those for this role to read."""
+    return (CALL_PARTS, _last(streams.PARTS, CALL_PARTS.replace("*", role, 1)))
+
+
 def _range(stream: str) -> str:
     """Return the API subject for reading any messages of a stream."""
     return f"$JS.API.DIRECT.GET.{stream}"
@@ -111,9 +116,8 @@ SUBMITTED = subjects.SUBMITTED.wildcard
 OPENED = subjects.OPENED.wildcard
 PROFILES = subjects.PROFILE.wildcard
 
-# What each side of a call needs: large bodies, signs of life, and whether a full worker lives.
-_CALL_BODIES = (CALL_PARTS, _last(streams.PARTS, CALL_PARTS))
-_JUDGE_CALLS = (JUDGE, *_CALL_BODIES, *_callee("model"), "$SRV.PING.*")
+# What a caller needs beside `_large_bodies`: signs of life, and whether a full worker lives.
+_JUDGE_CALLS = (JUDGE, *_callee("model"), "$SRV.PING.*")
 
 _READ_OUTCOMES = (
     _range(streams.ROLLOUTS),
@@ -145,7 +149,7 @@ _CLIENT = (
 )
 
 _AGENT_CALLS = (
-    *(MODEL, REPLICA, SEED, STATELESS, SESSION, *_CALL_BODIES),
+    *(MODEL, REPLICA, SEED, STATELESS, SESSION),
     *(*_callee("model"), *_callee("resources"), "$SRV.PING.*"),
 )
 
@@ -155,14 +159,14 @@ ROLES: tuple[Role, ...] = (
     Role(
         "client",
         "submits rows, follows and reads runs, cancels them, requeues dead letters",
-        publish=_CLIENT,
+        publish=(*_CLIENT, *_large_bodies("client")),
         subscribe=(_inbox("client"), DONE, CANCELLED, STEERING),
     ),
     Role(
         TRAINER,
         "does what a client does, and pushes new weights",
         publish=(
-            *_CLIENT,
+            *(*_CLIENT, *_large_bodies(TRAINER)),
             *(WEIGHTS, WEIGHTS_PARTS, _NEWEST_WEIGHTS, HOLD),
             f"$JS.API.STREAM.PURGE.{streams.WEIGHTS}",
         ),
@@ -172,14 +176,14 @@ ROLES: tuple[Role, ...] = (
         "bridge",
         "does what a client does on behalf of HTTP callers, and calls models and resources for them",
         # The journals: what rollouts in flight have done so far, for the viewer.
-        publish=tuple(dict.fromkeys((*_CLIENT, *_AGENT_CALLS, _range(streams.JOURNAL)))),
+        publish=tuple(dict.fromkeys((*_CLIENT, *_AGENT_CALLS, *_large_bodies("bridge"), _range(streams.JOURNAL)))),
         subscribe=(_inbox("bridge"), DONE, CANCELLED, STEERING, LOAD),
     ),
     Role(
         "agent",
         "takes tasks, calls models and resources, stores rollouts",
         publish=(
-            *_AGENT_CALLS,
+            *(*_AGENT_CALLS, *_large_bodies("agent")),
             *_consume(streams.TASKS, "*"),
             *(f"$JS.API.CONSUMER.NAMES.{streams.TASKS}", _READ_TASK_PARTS),
             *(ROLLOUTS, ROLLOUT_PARTS, *_READ_OUTCOMES),
@@ -196,7 +200,7 @@ ROLES: tuple[Role, ...] = (
         "model",
         "answers model calls",
         publish=(
-            *(*_CALL_BODIES, LOAD),
+            *(*_large_bodies("model"), LOAD),
             *(_NEWEST_WEIGHTS, _last(streams.WEIGHTS, WEIGHTS_PARTS)),
             *_replies("model", "agent", "resources", "client", TRAINER, "bridge", OPERATOR),
         ),
@@ -213,7 +217,10 @@ ROLES: tuple[Role, ...] = (
     Role(
         "resources",
         "keeps sessions, runs tools, verifies; asks judges",
-        publish=(*_JUDGE_CALLS, *_replies("resources", "agent", "client", TRAINER, "bridge", OPERATOR)),
+        publish=(
+            *(*_JUDGE_CALLS, *_large_bodies("resources")),
+            *_replies("resources", "agent", "client", TRAINER, "bridge", OPERATOR),
+        ),
         subscribe=(
             _inbox("resources"),
             f"{SEED} {subjects.RESOURCES_GROUP}",
