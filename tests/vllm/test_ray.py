@@ -7,13 +7,15 @@ import json
 import os
 import signal
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
 import pytest
 import pytest_asyncio
+from gymq.workers.models.local_vllm_model.options import LocalVLLMOptions
 from gymq.workers.models.local_vllm_model.worker import LocalVLLMModel
 
 import gymq
@@ -79,3 +81,76 @@ async def test_a_lost_actor_comes_back_with_its_requests_and_its_weights(
 async def test_weights_that_do_not_fit_are_refused_by_the_actor(placed: LocalVLLMModel) -> None:
     with pytest.raises(ValueError, match="a folder with such files"):
         await placed.load_weights(gymq.WeightsUpdate("2", path=str(POLICY / "nowhere")))
+
+
+class _Weights:
+    """An engine that answers with the name of its weights."""
+
+    is_broken = False
+
+    def __init__(self, *, takes: set[str]) -> None:
+        self.name, self._takes = "first", takes
+
+    async def post(self, *_: Any, **__: Any) -> tuple[int, Any]:
+        return 200, self.name
+
+    async def load_weights(self, update: gymq.WeightsUpdate) -> None:
+        if update.policy_version not in self._takes:
+            raise FileNotFoundError(update.path)
+        self.name = update.policy_version
+
+    def load(self) -> gymq.ModelLoad:
+        return gymq.ModelLoad(0, 0)
+
+
+class _Rank:
+    """What Ray's handle of an actor is to its caller, in this process."""
+
+    def __init__(self, *, takes: set[str]) -> None:
+        self._takes = takes
+        self.restart()
+
+    def restart(self) -> None:
+        from gymq.workers.models.local_vllm_model.ray_engine import EngineActor  # imports Ray
+
+        self._actor = EngineActor([])
+        self._actor._starting = asyncio.create_task(self._start())
+
+    async def _start(self) -> _Weights:
+        return _Weights(takes=self._takes)
+
+    def __getattr__(self, method: str) -> Any:
+        return SimpleNamespace(remote=lambda *given: getattr(self._actor, method)(*given))
+
+
+class _Stored:
+    """A reference to an object in Ray's store."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        yield from asyncio.sleep(0).__await__()
+        return self._value
+
+
+async def test_ranks_have_the_same_weights_after_one_has_refused_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    from gymq.workers.models.local_vllm_model.ray_engine import RayEngine  # imports Ray
+
+    monkeypatch.setattr("ray.put", _Stored)
+    monkeypatch.setattr("ray.kill", lambda rank, no_restart: rank.restart())
+    parallel = options(ray={}, vllm_serve_kwargs={"data_parallel_size": 2})
+    engine = RayEngine([], {}, LocalVLLMOptions(**parallel))
+    engine._actors = [_Rank(takes={"1", "2"}), _Rank(takes={"2"})]
+
+    async def answers() -> set[Any]:
+        return {(await engine.post("/", {}, str(session)))[1] for session in range(16)}
+
+    with pytest.raises(FileNotFoundError):
+        await engine.load_weights(gymq.WeightsUpdate("1", path="/of/one/node"))
+    assert await answers() == {"first"}
+    await engine.load_weights(gymq.WeightsUpdate("2", path="/of/all/nodes"))
+    assert await answers() == {"2"}
+    with pytest.raises(FileNotFoundError):
+        await engine.load_weights(gymq.WeightsUpdate("1", path="/of/one/node"))
+    assert await answers() == {"2"}

@@ -99,6 +99,7 @@ class RayEngine:
         self._cache_use = 0.0
         self._cache_tokens = 0  # as an actor stated, times the number of them
         self._epoch = 0
+        self._newest_epoch = 0  # of an update that may have been refused
         self._update: list[Any] = []
         self._max_num_seqs = 1
         self._is_broken = False
@@ -184,12 +185,20 @@ class RayEngine:
         return status, answer
 
     async def load_weights(self, update: WeightsUpdate) -> None:
-        """Give all ranks new weights; see `Engine.load_weights`."""
+        """Give all ranks new weights, or none if one refuses them; see `Engine.load_weights`."""
         reference = [await self._in_thread(lambda: ray.put(update))]
-        epoch = self._epoch + 1
-        await asyncio.gather(
-            *(self._watched(_answer(actor.load_weights.remote(epoch, reference))) for actor in self._actors)
+        self._newest_epoch += 1
+        epoch = self._newest_epoch
+        results = await asyncio.gather(
+            *(self._watched(_answer(actor.load_weights.remote(epoch, reference))) for actor in self._actors),
+            return_exceptions=True,
         )
+        refusal = next((result for result in results if isinstance(result, BaseException)), None)
+        if refusal is not None:
+            for actor, result in zip(self._actors, results, strict=True):
+                if not isinstance(result, BaseException):
+                    ray.kill(actor, no_restart=False)  # it comes back with the weights of the others
+            raise refusal
         self._epoch, self._update = epoch, reference
 
     async def _watched(self, work: Coroutine[Any, Any, T]) -> T:
