@@ -115,7 +115,7 @@ class AgentRunner:
                 return
             outcome: Outcome
             journal: Journal | None = None
-            if self._is_cancelled(task):
+            if await self._cancellations.is_still_cancelled(task.run, task.task_index):
                 outcome = cancelled_outcome(task, worker=self._worker)
             else:
                 async with self._at_work(task, delivery) as (suspect, span):

@@ -12,16 +12,17 @@ import gymq
 from gymq.bus import Bus, streams
 from gymq.bus.jetstream import JetStream
 from gymq.bus.pull import Delivery, Pull
+from gymq.bus.queue import cancel
 from gymq.bus.queue.client import QueueClient
 from gymq.bus.queue.dead_letters import MAX_UNREADABLE_BYTES, DeadLetters, dead_letter_failure, store_dead_letter
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.bus.queue.tasks import cancelled_outcome, read_task
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder, encode
-from gymq.protocol.messages import BlobRef, Failure, FailureClass, Stage, Submission, Task
+from gymq.protocol.messages import BlobRef, Failure, FailureClass, Stage, Submission, Task, VerifiedRollout
 from gymq.protocol.subjects import RolloutId, TaskQueueName
 from gymq.testing import prompt
-from tests.support.waiting import DEADLINE_S
+from tests.support.waiting import DEADLINE_S, until_answer
 
 from .conftest import DeadLetterCluster, badly
 
@@ -90,6 +91,23 @@ async def test_a_cancelled_rollout_is_no_dead_letter(cluster: DeadLetterCluster,
     assert isinstance(outcome, Failure)
     assert outcome.failure_class is FailureClass.CANCELLED
     assert await cluster.dead_letters(run, 0) == []
+
+
+async def test_a_cancelled_run_that_is_deleted_and_opened_again_is_rolled_out(
+    cluster: DeadLetterCluster, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cancel, "STORING_S", 0.0)
+    client = QueueClient(cluster.bus)
+    await client.cancel(run)
+    await client.submit(cluster.task(run))
+    _, outcome = await cluster.outcome(run)
+    assert isinstance(outcome, Failure)
+    assert outcome.failure_class is FailureClass.CANCELLED
+    await until_answer(lambda: client.num_queued(run), lambda number: not number)
+    await streams.delete_run(cluster.js, run)
+    await QueueClient(cluster.bus).submit(cluster.task(run))
+    _, outcome = await cluster.outcome(run)
+    assert isinstance(outcome, VerifiedRollout)
 
 
 async def test_the_next_agent_stores_the_dead_letter_of_one_that_died_before(

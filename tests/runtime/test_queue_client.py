@@ -7,6 +7,8 @@ import pytest
 
 from gymq.bus import Bus, streams
 from gymq.bus.jetstream import JetStream
+from gymq.bus.queue import cancel
+from gymq.bus.queue.cancel import Cancellations
 from gymq.bus.queue.client import QueueClient
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder
@@ -110,3 +112,24 @@ async def test_queued_tasks_that_are_cancelled_leave_the_queue_with_an_outcome(q
         (0, "cancelled"),
         (2, "cancelled"),
     ]
+
+
+async def test_a_run_that_is_opened_again_is_not_cancelled_by_the_marks_of_the_deleted_one(
+    bus: Bus, queue: QueueClient, js: JetStream, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stopped: list[int | None] = []
+    cancellations = Cancellations(bus, lambda _run, task_index: stopped.append(task_index))
+    await cancellations.start(run)
+    for index in (3, None):
+        await queue.mark_cancelled(run, index)
+    await until(lambda: stopped == [3, None])
+    assert await cancellations.is_still_cancelled(run, 3)  # what was just heard may not be stored yet
+    monkeypatch.setattr(cancel, "STORING_S", 0.0)
+    assert await cancellations.is_still_cancelled(run, 3)
+    await streams.delete_run(js, run)
+    both = await asyncio.gather(*(cancellations.is_still_cancelled(run, 3) for _ in range(2)))
+    assert both == [False, False]
+    await queue.mark_cancelled(run, 3)
+    await until(lambda: stopped == [3, None, 3])
+    assert await cancellations.is_still_cancelled(run, 3)
+    assert not await cancellations.is_still_cancelled(run, 4)

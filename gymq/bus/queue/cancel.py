@@ -6,6 +6,7 @@ start.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from gymq.bus import Bus, streams
@@ -13,6 +14,8 @@ from gymq.bus.stream_follower import StreamFollower
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder
 from gymq.protocol.messages import BadMessage, Cancellation
+
+STORING_S = 2.0  # in which a mark that was heard is surely stored
 
 _decode_cancellation = Decoder(Cancellation)
 
@@ -26,9 +29,9 @@ class Cancellations:
         Args:
             on_cancel: called with run and task index (None: all tasks) for each cancellation that arrives.
         """
+        self._bus = bus
         self._on_cancel = on_cancel
-        self._runs: set[str] = set()
-        self._tasks: set[tuple[str, int]] = set()
+        self._marks: dict[tuple[str, int | None], float] = {}  # by run and task (None: all), when each was heard last
         self._follower = StreamFollower(bus, streams.RUNS, self._add)
 
     async def start(self, run: str | None = None) -> None:
@@ -36,7 +39,27 @@ class Cancellations:
         await self._follower.start(subjects.ALL_CANCELLED if run is None else subjects.cancelled_of_run(run))
 
     def __contains__(self, key: tuple[str, int]) -> bool:
-        return key[0] in self._runs or key in self._tasks
+        return (key[0], None) in self._marks or key in self._marks
+
+    async def is_still_cancelled(self, run: str, task_index: int) -> bool:
+        """Return whether a task is cancelled by a mark that is still stored, and forget those that are not.
+
+        A run may have been deleted, and opened again under its name.
+
+        Raises:
+            BusError: the stream cannot be read.
+        """
+        for mark in ((run, None), (run, task_index)):
+            heard_at = self._marks.get(mark)
+            if heard_at is None:
+                continue
+            if time.monotonic() - heard_at < STORING_S:
+                return True
+            stored = await self._bus.js.newest(streams.RUNS, subjects.cancelled(*mark))
+            if stored is not None or self._marks.get(mark, heard_at) != heard_at:
+                return True
+            self._marks.pop(mark, None)
+        return False
 
     def _add(self, body: bytes) -> None:
         try:
@@ -44,10 +67,7 @@ class Cancellations:
         except BadMessage:
             return
         run, task_index = cancellation.run, cancellation.task_index
-        if run in self._runs or (run, task_index) in self._tasks:
-            return
-        if task_index is None:
-            self._runs.add(run)
-        else:
-            self._tasks.add((run, task_index))
-        self._on_cancel(run, task_index)
+        is_known = not self._marks.keys().isdisjoint({(run, None), (run, task_index)})
+        self._marks[run, task_index] = time.monotonic()
+        if not is_known:
+            self._on_cancel(run, task_index)
