@@ -280,8 +280,12 @@ async def delete_tasks(js: JetStream, run: str) -> None:
 
 
 async def delete_run(js: JetStream, run: str) -> None:
-    """Remove everything that is stored of a run."""
+    """Remove everything that is stored of a run, and its queues."""
     await delete_tasks(js, run)
+    for name in await queues(js):
+        queue = TaskQueueName.of_consumer(name)
+        if queue is not None and queue.run == run:
+            await remove_consumer(js, TASKS, name)
     await _purge(
         js,
         (JOURNAL, subjects.journals_of_run(run)),

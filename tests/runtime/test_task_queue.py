@@ -284,6 +284,24 @@ async def test_tasks_of_a_paused_run_are_not_delivered_again_and_again(bus: Bus,
     await until(lambda: len(agents.running) == 3)
 
 
+async def test_a_run_that_is_opened_again_is_not_paused_as_the_deleted_one_was(
+    bus: Bus, run: str, agents: Agents
+) -> None:
+    queue = await agents.start(2)
+    await submit(bus, run, run, 1)
+    await until(lambda: bool(agents.running))
+    agents.end_one()
+    await until(lambda: not queue.load)
+    await steer(bus, run, share=2.0)
+    await steer(bus, run, paused=True)
+    await until(lambda: all(lane.is_paused for lane in queue._lanes.values()))
+    await streams.delete_run(bus.js, run)
+    await submit(bus, run, run, 1)
+    await until(lambda: len(agents.running) == 1)
+    await steer(bus, run, paused=True)  # with a lower number than the last change of the deleted run
+    await until(lambda: all(lane.is_paused for lane in queue._lanes.values()))
+
+
 async def test_a_pause_and_shares_survive_the_agent(bus: Bus, run: str, agents: Agents) -> None:
     paused, other = f"{run}-paused", f"{run}-other"
     for name in (paused, other):

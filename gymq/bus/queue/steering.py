@@ -47,6 +47,7 @@ class Steered:
         Args:
             on_change: called with each change that arrives.
         """
+        self._bus = bus
         self._on_change = on_change
         self._runs: dict[str, Steering] = {}
         self._follower = StreamFollower(bus, streams.RUNS, self._add)
@@ -70,6 +71,18 @@ class Steered:
             BusError: the stream cannot be read.
         """
         await self._follower.read()
+
+    async def read_again(self, run: str) -> None:
+        """Read how a run is steered whose queue was opened: an earlier one of this name may have been deleted.
+
+        Raises:
+            BusError: the stream cannot be read.
+        """
+        if run in self._runs:
+            steering = await read_steering(self._bus, run) or Steering(run=run)
+            if steering != self._runs[run]:
+                self._runs[run] = steering
+                self._on_change(steering)
 
     def of(self, run: str) -> Steering | None:
         """Return how a run is steered; None: nothing was ever changed."""

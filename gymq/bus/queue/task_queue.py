@@ -71,6 +71,7 @@ class TaskQueue:
         self._steered = Steered(bus, self._steer)
         self._changed = asyncio.Event()
         self._announced = asyncio.Event()
+        self._opened: set[str] = set()  # runs whose queues were opened since the last look
         self._background: list[asyncio.Task[None]] = []
         self._beating: asyncio.Task[None] | None = None
         self._is_draining = False
@@ -196,7 +197,8 @@ class TaskQueue:
 
     # Queues -----------------------------------------------------------------------------------------------------------
 
-    async def _on_opened(self, _message: Msg) -> None:
+    async def _on_opened(self, message: Msg) -> None:
+        self._opened.add(message.subject.split(".")[2])
         self._announced.set()
 
     def _reset(self) -> None:
@@ -220,6 +222,9 @@ class TaskQueue:
             self._announced.clear()
             try:
                 await self._steered.read()  # first: nothing of a paused run is asked for
+                for run in list(self._opened):
+                    await self._steered.read_again(run)
+                    self._opened.discard(run)
                 await self._find_lanes()
             except BusError as error:
                 log.warning("cannot look for queues: %s", error)

@@ -104,6 +104,8 @@ class RunQueues:
         await self._close(there - {queue.consumer for queue in wanted})
 
     async def _keep(self, queue: TaskQueueName, there: set[str]) -> None:
+        if queue.consumer not in there:
+            await self._steered.read_again(queue.run)
         steering = self._steered.of(queue.run)
         limit = None if steering is None else steering.max_in_flight
         wanted = (self._agents[queue.agent], limit)
