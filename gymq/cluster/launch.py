@@ -329,7 +329,8 @@ async def keep_running(
 
     Args:
         ended: waits until the process ends; returns its status.
-        start: starts it and waits until it serves; may raise LaunchError or ServerError.
+        start: starts it and waits until it serves; may raise LaunchError, ServerError or, where the system lacks
+            something at the moment (descriptors, processes, disk), OSError.
         stays_up_s: seconds after which it is taken to stay up, so that the pause is short again.
     """
     loop = asyncio.get_running_loop()
@@ -346,8 +347,8 @@ async def keep_running(
             try:
                 await start()
                 break
-            except (LaunchError, ServerError) as error:
-                log.error("%s", error)
+            except (LaunchError, ServerError, OSError) as error:
+                log.error("%s: %s", name, str(error).removeprefix(f"{name}: "))
 
 
 @contextlib.contextmanager

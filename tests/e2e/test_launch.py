@@ -363,3 +363,29 @@ async def test_the_pause_before_a_restart_grows_only_while_a_process_does_not_st
     with pytest.raises(EOFError):
         await launch.keep_running("some", ended, start, stays_up_s=stays_up_s)
     assert pauses == expected
+
+
+@pytest.mark.parametrize("problem", [OSError(24, "Too many open files"), launch.LaunchError("some: it cannot")])
+async def test_a_process_that_cannot_be_started_now_is_started_later(
+    problem: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    problems = [problem, problem]
+    serves = asyncio.Event()
+
+    async def ended() -> int:
+        if serves.is_set():
+            await asyncio.Event().wait()
+        return -9
+
+    async def start() -> None:
+        if problems:
+            raise problems.pop()
+        serves.set()
+
+    monkeypatch.setattr(launch, "SHORTEST_PAUSE_S", 0.0)
+    keeping = asyncio.create_task(launch.keep_running("some", ended, start))
+    serving = asyncio.create_task(serves.wait())
+    await asyncio.wait([keeping, serving], return_when=asyncio.FIRST_COMPLETED)
+    keeping.cancel()
+    assert serving.done()
+    assert f"some: {str(problem).removeprefix('some: ')}" in caplog.text
