@@ -26,6 +26,7 @@ from gymq.agent import Agent
 from gymq.authoring import OptionsError, Worker
 from gymq.bus import Bus, BusError
 from gymq.bus.discovery import ServiceListing
+from gymq.bus.loop_thread import end_task
 from gymq.bus.rpc import tracing
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.process_reports import ProcessReport
@@ -209,18 +210,27 @@ class InstanceHost:
 
     async def drain(self) -> None:
         """Finish or requeue what is in flight, then stop."""
-        deadline_s = self._spec.drain_s
-        await asyncio.gather(*(runner.drain(deadline_s) for runner in self._agents))
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + self._spec.drain_s
+        await asyncio.gather(*(runner.drain(give_up - loop.time()) for runner in self._agents))
         for service in self._services:
             await service.stop()
         await asyncio.gather(*(runner.stop() for runner in self._models))
         if self._server is not None:
             await self._server.leave(subjects.SEEDS)
-        await asyncio.gather(*(runner.drain(deadline_s) for runner in self._resources))
+        await asyncio.gather(*(runner.drain(give_up - loop.time()) for runner in self._resources))
         if self._server is not None:
-            await self._server.drain(deadline_s)
-        for worker in self._workers:
-            await worker.stop()
+            await self._server.drain(give_up - loop.time())
+        await self.release()
+
+    async def release(self) -> None:
+        """Stop the workers and disconnect, whatever is in flight."""
+        workers, self._workers = self._workers, []
+        for worker in workers:
+            try:
+                await worker.stop()
+            except Exception:
+                log.exception("%s did not stop cleanly", worker.name)
         self._processes.close()
         if self._bus is not None:
             await self._bus.close()
@@ -258,6 +268,11 @@ async def run(spec: ProcessSpec, parent: socket.socket) -> int:
     def answer(line: str) -> None:
         parent.sendall(ANSWER + f"{line}\n".encode())
 
+    def on_parent() -> None:
+        if not os.read(parent.fileno(), 4096):
+            loop.remove_reader(parent)
+            stop.set()
+
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     host = InstanceHost(spec)
@@ -270,25 +285,28 @@ async def run(spec: ProcessSpec, parent: socket.socket) -> int:
         return 2
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    loop.add_reader(parent, lambda: stop.set() if not os.read(parent.fileno(), 4096) else None)
+    loop.add_reader(parent, on_parent)
     stopped = asyncio.create_task(stop.wait())
     starting = asyncio.create_task(host.start())
     await asyncio.wait([starting, stopped], return_when=asyncio.FIRST_COMPLETED)
     if not starting.done():
+        await end_task(starting)
+        await host.release()
         return 0
     error = starting.exception()
     if error is not None:
         if not isinstance(error, BusError | registry.WorkerNotFound | OptionsError | subjects.BadToken):
             log.error("cannot start", exc_info=error)
         answer(" ".join(redact(str(error)).split())[:MAX_TEXT_CHARS])
+        await host.release()
         return 2
     answer(READY)
     lost = asyncio.create_task(host.lost())
     await asyncio.wait([lost, stopped], return_when=asyncio.FIRST_COMPLETED)
     if lost.done():
         log.error("the connection to NATS is closed permanently")
+        await host.release()
         return 1
-    loop.remove_reader(parent)
     await host.drain()
     await asyncio.to_thread(tracing.stop)
     return 0
