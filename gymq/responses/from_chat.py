@@ -74,13 +74,16 @@ class _Completion(msgspec.Struct):
     usage: _Usage | None = None
 
 
-def chat_choice_to_items(choice: Mapping[str, Any], *, split_reasoning: bool, token_ids: bool = False) -> list[Item]:
+def chat_choice_to_items(
+    choice: Mapping[str, Any], *, split_reasoning: bool, token_ids: bool = False, reasoning: str = ""
+) -> list[Item]:
     """Return the output items of one choice: reasoning, message, function calls, in this order; at least one.
 
     Args:
         choice: an element of `choices` of a chat completion.
         split_reasoning: take complete think blocks out of the text and make them a reasoning item.
         token_ids: put the token fields of the choice's message, if it has any, on the last item.
+        reasoning: what is not in the text.
 
     Raises:
         InvalidReply: the choice does not fit the schema, or its token fields do not fit together.
@@ -99,10 +102,10 @@ def chat_choice_to_items(choice: Mapping[str, Any], *, split_reasoning: bool, to
     text = message.content or ""
     calls = message.tool_calls or []
     items: list[Item] = []
-    reasoning, rest = split_think_blocks(text) if split_reasoning else ([], text)
-    if reasoning:
-        items.append(reasoning_item(reasoning))
-        text = rest
+    thoughts, text = split_think_blocks(text) if split_reasoning else ([], text)
+    thoughts = [reasoning, *thoughts] if reasoning else thoughts
+    if thoughts:
+        items.append(reasoning_item(thoughts))
     parts: list[Item] = []
     if text or not (items or calls or message.refusal):
         parts.append({"type": "output_text", "text": text, "annotations": []})
@@ -135,6 +138,7 @@ def chat_to_response(
     model: str,
     split_reasoning: bool,
     token_ids: bool = False,
+    reasoning: str = "",
 ) -> Item:
     """Return the first choice of a chat completion as a Responses object.
 
@@ -144,7 +148,7 @@ def chat_to_response(
         completion: the provider's chat completion.
         params: the create parameters that were answered; their settings are repeated in the result.
         model: the name of the model worker.
-        split_reasoning, token_ids: see `chat_choice_to_items`.
+        split_reasoning, token_ids, reasoning: see `chat_choice_to_items`.
 
     Raises:
         InvalidReply: the completion does not fit the schema.
@@ -154,7 +158,7 @@ def chat_to_response(
         raise InvalidReply("choices", "empty; expected one choice")
     choice = given.choices[0]
     try:
-        items = chat_choice_to_items(choice, split_reasoning=split_reasoning, token_ids=token_ids)
+        items = chat_choice_to_items(choice, split_reasoning=split_reasoning, token_ids=token_ids, reasoning=reasoning)
     except InvalidReply as fault:
         raise fault.within("choices[0]") from None
     output = calls_of_custom_tools(items, params.get("tools") or ())

@@ -171,8 +171,8 @@ class OpenAIModel(EndpointModel):
         return checked
 
     def _chat_reply(self, completion: dict[str, Any], params: dict[str, Any]) -> dict[str, Any]:
-        separated = _put_reasoning_into_text(completion)
-        return chat_to_response(completion, params, model=self.options.openai_model, split_reasoning=separated)
+        name, reasoning = self.options.openai_model, _reasoning_of(completion)
+        return chat_to_response(completion, params, model=name, split_reasoning=False, reasoning=reasoning)
 
     def _cut_short(self, params: dict[str, Any]) -> dict[str, Any]:
         """Return an empty reply that says it is incomplete: the conversation has filled the model's context."""
@@ -188,14 +188,11 @@ def _responses_reply(answer: dict[str, Any]) -> dict[str, Any]:
     return validate_response(answer)
 
 
-def _put_reasoning_into_text(completion: dict[str, Any]) -> bool:
-    """Move reasoning from the endpoint's own field to where the conversion to items looks for it."""
+def _reasoning_of(completion: dict[str, Any]) -> str:
+    """Return the reasoning that the endpoint gives in a field of its own; empty without."""
     try:
         message = completion["choices"][0]["message"]
         reasoning = message.get("reasoning_content") or message.get("reasoning")
     except (LookupError, TypeError, AttributeError):
-        return False  # the conversion reports the error
-    if not isinstance(reasoning, str):
-        return False
-    message["content"] = f"<think>{reasoning}</think>{message.get('content') or ''}"
-    return True
+        return ""  # the conversion reports the error
+    return reasoning if isinstance(reasoning, str) else ""

@@ -84,6 +84,14 @@ async def test_separate_reasoning_of_a_chat_reply_is_an_item(start: Start, serve
     assert reply["output"][1]["content"][0]["text"] == "2"
 
 
+async def test_tags_are_no_border_between_separate_reasoning_and_the_text(start: Start, server: MockServer) -> None:
+    server.answers = [as_json(completion("Write <think>x</think>.", reasoning="Not </think> yet."))]
+    reply = await ask(await start(dialect="chat"))
+    thought, message = reply["output"]
+    assert thought["summary"] == [{"type": "summary_text", "text": "Not </think> yet."}]
+    assert message["content"][0]["text"] == "Write <think>x</think>."
+
+
 async def test_think_tags_in_the_text_of_a_chat_reply_stay_text(start: Start, server: MockServer) -> None:
     server.answers = [as_json(completion("<think>hm</think>2"))]
     reply = await ask(await start(dialect="chat"))
