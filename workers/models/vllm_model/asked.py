@@ -24,7 +24,9 @@ class ContextOverflow(gymq.GymqError):
 
 def is_context_overflow(status: int, body: str) -> bool:
     """Return whether an engine's answer reports that prompt and reply do not fit together."""
-    return status == _BAD_REQUEST and _CONTEXT_OVERFLOW.search(body) is not None
+    # A field that does not fit is told with its place, after which some versions repeat the whole request.
+    said = body.partition("'loc':")[0]
+    return status == _BAD_REQUEST and _CONTEXT_OVERFLOW.search(said) is not None
 
 
 class Asked(Protocol):

@@ -166,6 +166,17 @@ async def test_another_refusal_is_a_failure(start: Start, server: MockServer, st
     assert len(server.asked) == 1
 
 
+async def test_a_refusal_that_repeats_the_request_is_no_overflow(start: Start, server: MockServer) -> None:
+    message = (
+        "[{'type': 'value_error', 'loc': ('body',), 'msg': 'Value error, you can only use one kind of constraint', "
+        "'input': {'messages': [{'role': 'user', 'content': 'What is a context length?'}], 'max_tokens': 100}}]"
+    )
+    server.answers = [as_json({"object": "error", "message": message, "code": 400}, "400 Bad Request")]
+    found = await failure(await start(), max_output_tokens=100)
+    assert "one kind of constraint" in found.message
+    assert not found.retryable
+
+
 async def test_an_overflow_of_the_tokenizer_is_a_failure(start: Start, server: MockServer) -> None:
     refusal = as_json({"message": "maximum context length"}, "400 Bad Request")
     server.answers = [as_json(sampled("Hello")), refusal]
