@@ -83,7 +83,13 @@ def responses_body(params: Mapping[str, Any], options: VLLMOptions) -> dict[str,
 
 def tokenize_body(body: Mapping[str, Any]) -> dict[str, Any]:
     """Return the body for `/tokenize` that gives the prompt tokens of a body for chat or for completions."""
-    return {name: body[name] for name in _PROMPT_MEMBERS if body.get(name) is not None}
+    asked = {name: body[name] for name in _PROMPT_MEMBERS if body.get(name) is not None}
+    if body.get("reasoning_effort") is not None:  # `/tokenize` has no such field: there templates get it like this
+        asked["chat_template_kwargs"] = {
+            **asked.get("chat_template_kwargs", {}),
+            "reasoning_effort": body["reasoning_effort"],
+        }
+    return asked
 
 
 def ends_in_reasoning(body: Mapping[str, Any], options: VLLMOptions) -> bool:

@@ -115,6 +115,19 @@ def read_tokenized(answer: dict[str, Any]) -> list[int]:
     return ids
 
 
+def check_num_prompt_tokens(completion: dict[str, Any], num_tokens: int) -> None:
+    """Check that the engine was given as many tokens as `/tokenize` makes of the prompt: it may know less of a request.
+
+    Raises:
+        InvalidReply: the engine counted others.
+    """
+    usage = completion.get("usage")
+    counted = usage.get("prompt_tokens") if isinstance(usage, dict) else None
+    if isinstance(counted, int) and counted != num_tokens:
+        cure = "set request_prompt_and_generation_token_ids, and the engine names them itself"
+        raise InvalidReply("usage.prompt_tokens", f"{counted}, but /tokenize gives {num_tokens} tokens; {cure}")
+
+
 def _bundle(message: dict[str, Any]) -> tuple[list[int], list[int], list[float]] | None:
     try:
         fields = token_fields(message)

@@ -156,6 +156,11 @@ def test_only_what_makes_the_prompt_is_tokenized() -> None:
     }
 
 
+def test_the_template_is_told_the_effort_of_reasoning_where_there_is_no_field_for_it() -> None:
+    found = body(request={"reasoning_effort": "low"}, chat_template_kwargs={"a": 1})
+    assert tokenize_body(found)["chat_template_kwargs"] == {"a": 1, "reasoning_effort": "low"}
+
+
 @pytest.mark.parametrize(
     ("last", "parser", "expected"),
     [

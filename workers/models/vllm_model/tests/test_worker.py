@@ -30,9 +30,10 @@ def _with_fixed_ids(output: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{**item, "id": f"id_{item['type']}"} for item in output]
 
 
-def sampled(text: str, **members: Any) -> dict[str, Any]:
+def sampled(text: str, num_prompt_tokens: int = 3, **members: Any) -> dict[str, Any]:
     """A completion as vLLM gives it when it is asked for log probs by token id."""
     reply = completion(text, **members)
+    reply["usage"] = {**reply["usage"], "prompt_tokens": num_prompt_tokens}
     entries = [
         {"token": f"token_id:{token}", "logprob": log_prob, "bytes": None, "top_logprobs": []}
         for token, log_prob in zip(TOKENS["generation_token_ids"], TOKENS["generation_log_probs"], strict=True)
@@ -61,7 +62,7 @@ async def test_token_ids_of_two_turns_go_back_to_the_engine(start: Start, server
     server.answers = [
         as_json(sampled("", reasoning="One and one.", tool_calls=[call])),
         as_json({"count": 3, "tokens": [1, 2, 3]}),
-        as_json(sampled("2")),
+        as_json(sampled("2", 6)),
         as_json({"tokens": [1, 2, 3, 11, 12, 4]}),
     ]
     worker = await start(return_token_id_information=True)
@@ -116,6 +117,12 @@ async def test_of_a_conversation_that_is_remembered_only_new_items_are_checked(
     wrong = [*items, {"type": "message", "role": "user"}]
     with pytest.raises(gymq.InvalidTask, match=r"input\[3\]"):  # counted from the first item
         await worker.respond(gymq.ModelRequest({"input": wrong}, "s", "r", 30.0, ModelMemory(first.memory.kept)))
+
+
+async def test_a_prompt_that_the_tokenizer_makes_otherwise_is_a_failure(start: Start, server: MockServer) -> None:
+    server.answers = [as_json(sampled("Hello", 4)), as_json({"tokens": [1, 2, 3]})]
+    found = await failure(await start(return_token_id_information=True))
+    assert "usage.prompt_tokens: 4, but /tokenize gives 3 tokens" in found.message
 
 
 async def test_ids_in_the_reply_save_the_second_call(start: Start, server: MockServer) -> None:
