@@ -116,11 +116,16 @@ class Session(AbstractAsyncContextManager["Session"]):
                 await recorder.flush()  # a session that is closed answers no call again
             await self._rollout.send(self._address, Close(rollout=self._rollout.id, timeout_s=60.0))
 
-    async def call(self, item: responses.FunctionCall) -> responses.FunctionCallOutput:
-        """Run one `function_call` item; return the `function_call_output` to record. Tool errors are outputs too."""
-        return responses.function_call_output(item["call_id"], await self._output_of(item))
+    async def call(self, item: responses.FunctionCall, *, by_model: bool = False) -> responses.FunctionCallOutput:
+        """Run one `function_call` item; return the `function_call_output` to record. Tool errors are outputs too.
 
-    async def _output_of(self, item: responses.FunctionCall) -> str:
+        Args:
+            by_model: whether the model chose the tool, which must then not be one that only agents may call.
+        """
+        offered = not by_model or item["name"] in offered_tools.names(self._rollout.params)
+        return responses.function_call_output(item["call_id"], await self._output_of(item, offered))
+
+    async def _output_of(self, item: responses.FunctionCall, offered: bool) -> str:
         name, arguments = item["name"], item.get("arguments")
         try:
             json.loads(arguments)  # type: ignore[arg-type]
@@ -134,6 +139,7 @@ class Session(AbstractAsyncContextManager["Session"]):
             number=self._number(name, str(arguments)),
             name=name,
             arguments=str(arguments),
+            offered=offered,
         )
         result = await self._send(request, Stage.TOOL)
         assert isinstance(result, ToolResult)

@@ -24,6 +24,11 @@ def needs_schemas(params: dict[str, Any]) -> bool:
     return tools is None or any(isinstance(tool, str) for tool in tools)
 
 
+def names(params: dict[str, Any]) -> set[str]:
+    """Return the names of the tools that a row offers, once its environment has been asked for theirs."""
+    return {tool["name"] for tool in params.get("tools") or () if isinstance(tool, dict) and "name" in tool}
+
+
 def offered(
     params: dict[str, Any], schemas: Sequence[Schema], names_only: Sequence[Schema], resources: str
 ) -> list[Any]:

@@ -225,6 +225,8 @@ class LocalResources:
         except (ValueError, RecursionError) as error:
             return ToolResult(output=tool_output({"error": f"Invalid tool call arguments: {error}"}), status=422)
         try:
+            if not request.offered and not self._may_be_guessed(request.name):
+                raise ToolError(404, f"there is no tool named {request.name!r}")
             result = await self.resources.call_tool(state, request.name, arguments)
             return ToolResult(output=tool_output(result))
         except ToolError as error:
@@ -234,6 +236,11 @@ class LocalResources:
         except Exception as error:
             text = f"{request.name} failed: {type(error).__name__}: {error}"
             return ToolResult(output=tool_output({"error": redact(text)}), status=500)
+
+    def _may_be_guessed(self, name: str) -> bool:
+        """Return whether a model may call a tool that its row does not name; names of no tool are the author's."""
+        tool = self.resources.tools.get(name)
+        return tool is None or tool.offered
 
     async def verify(self, request: Verify, state: Any) -> Verified:
         """Score a response.

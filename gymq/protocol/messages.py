@@ -285,6 +285,7 @@ class ToolCall(Call, tag="tool_call.v1", kw_only=True):
     number: Index  # which call of the session; a repeated number is answered from memory
     name: str
     arguments: str  # JSON text, as the model wrote it
+    offered: bool = True  # False: a model calls a tool that its row does not name
 
 
 class ToolResult(Message, tag="tool_result.v1", kw_only=True):

@@ -99,6 +99,28 @@ async def test_names_pick_tools_in_their_order_also_those_not_offered_otherwise(
     assert tools == [Guess.tools["cheat"].schema(), Guess.tools["guess"].schema()]
 
 
+@pytest.mark.parametrize(
+    ("tools", "said"),
+    [
+        (None, '{"error":"there is no tool named \'cheat\'"}'),
+        ([], '{"error":"there is no tool named \'cheat\'"}'),
+        ([OWN], '{"error":"there is no tool named \'cheat\'"}'),
+        (["cheat"], "7"),
+        ([OWN | {"name": "cheat"}], "7"),
+    ],
+)
+async def test_a_model_calls_a_tool_that_is_not_offered_only_if_its_row_names_it(tools, said):
+    seen: list[str] = []
+
+    def model(params):
+        seen.extend(item["output"] for item in params["input"] if item.get("type") == "function_call_output")
+        return reply("done") if seen else reply(function_call("cheat", {}))
+
+    async with AgentHarness(SimpleAgent, Guess, model) as harness:
+        await harness.run(row(tools=tools))
+    assert seen == [said]
+
+
 async def test_an_empty_list_offers_none():
     tools, verdict = await offered_to_the_model(Guess, row(tools=[]))
     assert tools == []

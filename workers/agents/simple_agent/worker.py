@@ -28,4 +28,4 @@ class SimpleAgent(gymq.Agent):
             if silent == self.options.max_silent_replies:
                 return
             for call in calls:
-                rollout.record(await session.call(call))
+                rollout.record(await session.call(call, by_model=True))
