@@ -188,7 +188,7 @@ class Connection:
         self.reconnects += 1
         self._reconnected_at = time.monotonic()
         log.warning("nats: reconnected")
-        for callback in self._on_reconnect:
+        for callback in list(self._on_reconnect):
             try:
                 callback()
             except Exception:
@@ -220,9 +220,10 @@ class Connection:
     def is_connected(self) -> bool:
         return bool(self._nc.is_connected)
 
-    def on_reconnect(self, callback: Callable[[], None]) -> None:
-        """Call `callback` after each reconnect."""
+    def on_reconnect(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Call `callback` after each reconnect, until the function that is returned is called."""
         self._on_reconnect.append(callback)
+        return lambda: self._on_reconnect.remove(callback)
 
     @property
     def is_stable(self) -> bool:

@@ -6,9 +6,8 @@ from enum import StrEnum
 
 import msgspec
 
-from gymq.bus import Bus
+from gymq.bus import Bus, streams
 from gymq.bus.discovery import is_running
-from gymq.bus.queue.cancel import Cancellations
 from gymq.bus.queue.client import QueueClient
 from gymq.bus.queue.dead_letters import DeadLetterEntry, DeadLetters
 from gymq.bus.queue.tasks import read_task
@@ -39,7 +38,6 @@ class Requeuer:
         self._bus = bus
         self._queue = QueueClient(bus, submitter="replay")
         self._letters = DeadLetters(bus)
-        self._cancellations: dict[str, Cancellations] = {}
         self._running: dict[str, bool] = {}
         self._retried: dict[str, set[tuple[RolloutId, int | None]]] = {}  # by run: rollouts, and the failures replaced
 
@@ -99,11 +97,8 @@ class Requeuer:
         return self._retried[run]
 
     async def _is_cancelled(self, run: str, task_index: int) -> bool:
-        if run not in self._cancellations:
-            cancellations = Cancellations(self._bus, lambda _run, _task_index: None)
-            await cancellations.start(run)
-            self._cancellations[run] = cancellations
-        return (run, task_index) in self._cancellations[run]
+        marks = subjects.cancelled(run, None), subjects.cancelled(run, task_index)
+        return any([await self._bus.js.newest(streams.RUNS, mark) for mark in marks])
 
     async def _check_running(self, agent: str) -> None:
         if agent not in self._running:

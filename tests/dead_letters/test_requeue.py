@@ -158,6 +158,22 @@ async def test_a_rollout_of_a_cancelled_run_stays(cluster: DeadLetterCluster, ru
     assert await refusal(cluster, entry) == "it was cancelled"
 
 
+async def test_a_task_that_was_cancelled_stays(cluster: DeadLetterCluster, run: str) -> None:
+    entry = await cluster.fail(run)
+    await QueueClient(cluster.bus).mark_cancelled(run, 0)
+    assert await refusal(cluster, entry) == "it was cancelled"
+
+
+async def test_requeueing_leaves_nothing_behind_on_the_connection(cluster: DeadLetterCluster, run: str) -> None:
+    """That of a bridge lives as long as the bridge."""
+    entry = await cluster.fail(run)
+    num_subscriptions = len(cluster.bus._nc._subs)
+    num_callbacks = len(cluster.bus._on_reconnect)
+    await Requeuer(cluster.bus).requeue(entry)
+    assert len(cluster.bus._nc._subs) == num_subscriptions
+    assert len(cluster.bus._on_reconnect) == num_callbacks
+
+
 async def test_a_rollout_whose_failure_is_not_stored_any_more_stays(cluster: DeadLetterCluster, run: str) -> None:
     entry = await cluster.fail(run)
     await cluster.js.api(f"STREAM.PURGE.{streams.ROLLOUTS}", {"filter": subjects.rollouts_of_run(run)})

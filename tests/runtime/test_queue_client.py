@@ -99,6 +99,15 @@ async def test_followers_hear_of_each_outcome_and_look_again_as_they_may_miss_on
     assert stored[1:] == [RolloutId(run, 5, 0)]
 
 
+async def test_a_follower_leaves_nothing_behind_on_the_connection(bus: Bus, queue: QueueClient, run: str) -> None:
+    """A trainer may keep one for many runs."""
+    num_subscriptions, num_callbacks = len(bus._nc._subs), len(bus._on_reconnect)
+    async with queue.follow(run, lambda _: None, lambda: None):
+        assert len(bus._nc._subs) == num_subscriptions + 1
+    assert len(bus._nc._subs) == num_subscriptions
+    assert len(bus._on_reconnect) == num_callbacks
+
+
 async def test_queued_tasks_that_are_cancelled_leave_the_queue_with_an_outcome(queue: QueueClient, run: str) -> None:
     for index in range(3):
         await queue.submit(task(run, index))

@@ -144,13 +144,14 @@ class QueueClient:
                 on_missed()
 
         notifications = await self._bus.listen(subjects.done_of_run(run), on_message)
-        self._bus.on_reconnect(on_missed)
+        stop_hearing = self._bus.on_reconnect(on_missed)
         looking = asyncio.create_task(look_again())
         try:
             await self._bus.flush()
             yield
         finally:
             looking.cancel()
+            stop_hearing()
             if not self._bus.lost.is_set():
                 await notifications.unsubscribe()
 
