@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+import time
 from pathlib import Path
 
 import httpx
@@ -11,6 +12,7 @@ import nats
 import pytest
 
 from gymq.cluster.server import EmbeddedServer, ServerError, find_running
+from tests.support.waiting import DEADLINE_S
 
 
 async def test_a_second_owner_is_refused_and_told_who_has_the_store(store: Path, server: EmbeddedServer) -> None:
@@ -124,3 +126,15 @@ async def test_a_server_that_gives_way_does_not_ask_another_one_to(store: Path) 
         with pytest.raises(ServerError, match="in use"):
             await EmbeddedServer(store, gives_way=True).start()
         assert await find_running(store, for_reading=True) == reader.url
+
+
+async def test_a_request_for_the_store_from_the_future_counts_no_more(store: Path) -> None:
+    """The clock was set back after it."""
+    async with EmbeddedServer(store, gives_way=True) as reader:
+        wanted = store / "server.wanted"
+        wanted.touch()
+        await asyncio.wait_for(reader.wanted(), DEADLINE_S)
+        in_an_hour = time.time() + 3600
+        os.utime(wanted, (in_an_hour, in_an_hour))
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(reader.wanted(), 0.3)

@@ -87,7 +87,8 @@ class Store:
     def is_wanted(self) -> bool:
         """Return whether a process waits for an owner that gives way to end."""
         with self._checked(), contextlib.suppress(FileNotFoundError):
-            return time.time() - self._wanted.stat().st_mtime < _WANTED_S
+            # One of the future is as old: the clock was set back after it.
+            return abs(time.time() - self._wanted.stat().st_mtime) < _WANTED_S
         return False
 
     def _owner_gives_way(self) -> bool:
