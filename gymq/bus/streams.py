@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from gymq.bus.connection import BusError, NoAnswer
@@ -29,6 +30,7 @@ ACK_WAIT_S = 30.0  # an agent that is silent for so long has lost its task
 # Of one task; then the janitor stores a failure. Agents find a task that kills them sooner (`gymq.bus.rpc.quarantine`),
 # and the innocent ones that were in flight with several of those are delivered more often than that.
 MAX_DELIVERIES = 100
+CLOSING_S = 10.0  # for which a queue delivers nothing at most, if the process that closes it is killed
 TAKE_BACK_S = 0.5  # until the server has noticed that tasks have been held for too long
 MAX_IN_FLIGHT = 1_000_000  # of one queue, where the run sets no limit
 MAX_WAITING_TASKS = 100_000  # of one run and agent; a submitter beyond it waits
@@ -254,6 +256,27 @@ async def remove_consumer(js: JetStream, stream: str, name: str) -> None:
     except JetStreamError as error:
         if error.code != CONSUMER_NOT_FOUND:
             raise
+
+
+async def close_queue(js: JetStream, name: str) -> None:
+    """Remove the consumer of a queue, unless it has tasks by now.
+
+    The next consumer would deliver what is in flight again. This one delivers nothing while it is looked at.
+
+    Raises:
+        BusError: the server does not answer.
+    """
+    until = datetime.now(UTC) + timedelta(seconds=CLOSING_S)
+    try:
+        await js.api(f"CONSUMER.PAUSE.{TASKS}.{name}", {"pause_until": until.isoformat()})
+        state = await js.api(f"CONSUMER.INFO.{TASKS}.{name}")
+        if state["num_pending"] or state["num_ack_pending"]:
+            await js.api(f"CONSUMER.PAUSE.{TASKS}.{name}")
+            return
+    except JetStreamError as error:
+        if error.code != CONSUMER_NOT_FOUND:
+            raise
+    await remove_consumer(js, TASKS, name)
 
 
 async def ensure_consumer(js: JetStream, stream: str, name: str, config: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 from gymq.bus import Bus, streams
 from gymq.bus.jetstream import JetStream
+from gymq.bus.pull import Delivery, Pull
 from gymq.bus.queue.client import QueueClient
 from gymq.bus.queue.steering import steer
 from gymq.execution.services import run_queues
@@ -14,7 +15,7 @@ from gymq.execution.services.run_queues import RunQueues
 from gymq.protocol import subjects
 from gymq.protocol.messages import Task
 from gymq.protocol.subjects import TaskQueueName
-from tests.support.waiting import until_answer
+from tests.support.waiting import until, until_answer
 
 
 @pytest.fixture
@@ -78,6 +79,36 @@ async def test_an_empty_queue_is_closed_after_a_while_and_opened_again(
     await put(js, "gym.tasks.r.a")
     await queues.look()
     assert set(await streams.queues(js)) == {"tasks_a@r", "tasks_a@s"}
+
+
+async def test_a_queue_that_gets_a_task_while_it_is_closed_delivers_it_once(
+    own_bus: Bus, js: JetStream, queues: RunQueues, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_queues, "CLOSE_AFTER_S", 0.0)
+    await put(js, "gym.tasks.r.a")
+    await queues.look()
+    await js.api("STREAM.PURGE.TASKS", {"filter": "gym.tasks.r.a"})
+    taken: list[Delivery] = []
+    pull = Pull(own_bus, streams.TASKS, "tasks_a@r", taken.append)
+    await pull.start()
+    names = streams.queues
+
+    async def after_a_task_is_taken(js: JetStream) -> list[str]:
+        """The tasks are counted already."""
+        await put(js, "gym.tasks.r.a")
+        await pull.ask(1)
+        await until(lambda: taken)
+        return await names(js)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(streams, "queues", after_a_task_is_taken)
+        await queues.look()
+    await queues.look()
+    await pull.ask(2)
+    await put(js, "gym.tasks.r.a")
+    await until(lambda: taken[-1].sequence == 3)
+    assert [delivery.sequence for delivery in taken] == [2, 3]
+    await pull.stop()
 
 
 async def test_there_are_never_more_queues_than_the_limit_and_none_waits_for_ever(

@@ -125,7 +125,7 @@ class RunQueues:
         for name, since in self._empty_since.items():
             if now - since >= CLOSE_AFTER_S or self._num_waiting:
                 self._open.pop(name, None)
-                await streams.remove_consumer(self._js, streams.TASKS, name)
+                await streams.close_queue(self._js, name)
 
     def _warn(self, num_waiting: int) -> None:
         if num_waiting and not self._num_waiting:
