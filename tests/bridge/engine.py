@@ -100,6 +100,7 @@ class Engine:
         if not body.get("logprobs"):
             return completion
         prompt = prompt_ids(body["messages"], drop_reasoning=self.drop_reasoning)
+        completion["usage"] |= {"prompt_tokens": len(prompt), "total_tokens": len(prompt) + 2}
         said = (message.get("reasoning_content") or "") + (message.get("content") or "")
         generation = [] if message.get("empty") else [*tokens(said + json.dumps(message.get("tool_calls", ""))), END]
         log_probs = [-0.5 - index / 1024 for index in range(len(generation))]
