@@ -3,6 +3,7 @@
 import json
 import re
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -339,6 +340,35 @@ def test_an_archive_that_is_no_log_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.eval").write_bytes(b"PK not really")
     with pytest.raises(ForeignError, match=r"x\.eval: not a log of Inspect"):
         read(tmp_path / "x.eval")
+
+
+def odd_copies(value: Any) -> Iterator[Any]:
+    """Yield copies of a document, each with something odd in the place of one of its values."""
+    for name, entry in (
+        value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    ):
+        for odd in (*ODD, *odd_copies(entry)):
+            copy = value.copy()
+            copy[name] = odd
+            yield copy
+
+
+ODD = (None, 5, 10**400, float("nan"), "x", "\ud800", [5], ["x"], {"a": 5})
+
+
+@pytest.mark.parametrize("form", ["atif", "verifiers", "verifiers-traces", "inspect"])
+def test_a_value_that_is_not_what_it_should_be_is_no_fault_of_the_reader(form: Any, tmp_path: Path) -> None:
+    path = inspect_log(tmp_path, "json") if form == "inspect" else written(tmp_path, form, rollout())
+    first = path.read_text()
+    problems: list[str] = []
+    for odd in odd_copies(json.loads(first)):
+        path.write_text(json.dumps(odd) if form == "inspect" else f"{first}{json.dumps(odd)}\n")
+        try:
+            list(rollout_lines(path))
+        except ForeignError as error:
+            problems.append(str(error))
+    assert problems
+    assert all(problem.startswith((f"{path}: ", f"{path}:2: ")) for problem in problems)
 
 
 def test_lines_of_gymq_stay_as_they_are(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from gymq.runs.foreign.rollout import ForeignError, ForeignRollout, number, split_chat
+from gymq.runs.foreign.rollout import ForeignError, ForeignRollout, number, read_at, split_chat
 
 _HEADERS = ("header.json", "_journal/start.json")
 _SAMPLES = "samples/"
@@ -27,22 +27,27 @@ def is_inspect(value: Mapping[str, Any]) -> bool:
     return isinstance(value.get("eval"), dict) and "task" in value["eval"] and "version" in value
 
 
-def read_inspect(path: Path) -> Iterator[ForeignRollout]:
-    """Yield the rollouts of a log, each sample's epochs under one task.
+def read_inspect(path: Path) -> Iterator[bytes]:
+    """Yield the rollouts of a log as lines of a result file, each sample's epochs under one task.
 
     Raises:
         ForeignError: it is not a log, or a sample is not what it should be.
     """
     tasks: dict[str, int] = {}
     for evaluation, sample, where in _samples(path):
-        task = tasks.setdefault(str(sample.get("id")), len(tasks))
-        yield _rollout(evaluation, sample, where, task)
+        with read_at(where):
+            task = tasks.setdefault(str(sample.get("id")), len(tasks))
+            line = _rollout(evaluation, sample, where, task).line()
+        yield line
 
 
 def _samples(path: Path) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any], str]]:
     if path.suffix != ".eval":
         log = _object(path.read_bytes(), str(path))
-        for index, sample in enumerate(log.get("samples") or ()):
+        samples = log.get("samples") or []
+        if not isinstance(samples, list):
+            raise ForeignError(f"{path}: samples: expected a list")
+        for index, sample in enumerate(samples):
             yield log["eval"], sample, f"{path}: samples[{index}]"
         return
     try:

@@ -12,7 +12,7 @@ import msgspec
 from gymq.data.jsonl import JsonlError, JsonlFile, LineSource
 from gymq.runs.foreign.atif import is_atif, read_atif
 from gymq.runs.foreign.inspect_log import is_inspect, read_inspect
-from gymq.runs.foreign.rollout import ForeignError, ForeignRollout
+from gymq.runs.foreign.rollout import ForeignError, ForeignRollout, read_at
 from gymq.runs.foreign.verifiers_results import is_verifiers, read_verifiers
 from gymq.runs.foreign.verifiers_traces import is_verifiers_episode, read_episode
 
@@ -54,7 +54,10 @@ class _Lines:
             if line.isspace():
                 yield b"\n"
             else:
-                yield from (one.line() for one in _rollouts(line, f"{self.name}:{number}", number - 1, repeats))
+                where = f"{self.name}:{number}"
+                with read_at(where):
+                    lines = [one.line() for one in _rollouts(line, where, number - 1, repeats)]
+                yield from lines
 
 
 def _rollouts(line: bytes, where: str, index: int, repeats: dict[int, int]) -> Iterator[ForeignRollout]:
@@ -83,7 +86,7 @@ class _Documents:
     def __iter__(self) -> Iterator[bytes]:
         try:
             if self.path.suffix == ".eval":
-                yield from (rollout.line() for rollout in read_inspect(self.path))
+                yield from read_inspect(self.path)
                 return
             if self.path.stat().st_size > MAX_DOCUMENT_BYTES:
                 raise ForeignError(f"{self.name}: larger than {MAX_DOCUMENT_BYTES} bytes")
@@ -97,8 +100,10 @@ class _Documents:
                 raise
             raise ForeignError(f"{self.name}: not JSON: {error}") from None
         if isinstance(value, dict) and is_atif(value):
-            yield read_atif(value, self.name, 0).line()
+            with read_at(self.name):
+                line = read_atif(value, self.name, 0).line()
+            yield line
         elif isinstance(value, dict) and is_inspect(value):
-            yield from (rollout.line() for rollout in read_inspect(self.path))
+            yield from read_inspect(self.path)
         else:
             raise ForeignError(f"{self.name}: neither a trajectory in ATIF nor a log of Inspect")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +31,21 @@ MAX_NAME_CHARS = 64
 
 class ForeignError(GymqError, ValueError):
     """A file of another program that cannot be read; one sentence that names the place."""
+
+
+@contextmanager
+def read_at(where: str) -> Iterator[None]:
+    """Name the place of whatever is wrong with a rollout: other programs' files may hold anything at any depth.
+
+    Raises:
+        ForeignError
+    """
+    try:
+        yield
+    except GymqError:
+        raise
+    except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
+        raise ForeignError(f"{where}: not a rollout of the form that it looks like: {error}") from None
 
 
 @dataclass
