@@ -51,7 +51,7 @@ class ScoreSummary(msgspec.Struct):
     lowered: int = 0
     new: int = 0  # that had no reward before
     kept: int = 0  # taken over as they were
-    without_response: int = 0  # nothing to verify
+    without_response: int = 0  # nothing to verify, or nothing that can be read
     failures: dict[str, int] = {}  # no verdict this time, by failure class
     messages: dict[str, str] = {}  # the first of each failure class
     changes: dict[tuple[float, float], int] = {}  # rewards before and now, where they differ
@@ -184,8 +184,8 @@ class _Scoring:
         if self._options.failed_only and before is not None and before >= PASS_THRESHOLD:
             summary.kept += 1
             return entry.line, True
-        response = None if entry.response is None else msgspec.json.decode(entry.response)
-        if not isinstance(response, dict):
+        response = _response_of(entry)
+        if response is None:
             summary.without_response += 1
             return entry.line, False
         try:
@@ -216,6 +216,15 @@ class _Scoring:
         worker = self._verifiers.worker_for(entry.agent)
         rollout = f"score/{entry.head.task_index}/{entry.head.rollout_index}"
         return await verify_again(worker, rollout, entry.row, response)
+
+
+def _response_of(entry: _Entry) -> dict[str, Any] | None:
+    """Return the response of a rollout; None if there is none that can be read."""
+    try:
+        response = None if entry.response is None else msgspec.json.decode(entry.response)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    return response if isinstance(response, dict) else None
 
 
 def _read_inputs(rows: _Rows, source: LineSource) -> None:

@@ -295,6 +295,15 @@ def test_without_a_verifier_there_is_nothing_to_do(gymq, here):
     assert "pass --config FILE or --resources FILE.py" in called.err
 
 
+def test_a_response_that_cannot_be_read_costs_itself(gymq, lenient, here):
+    good, odd = (json.dumps(result(index, "A", reward=0.0, answer="A")) for index in range(2))
+    odd = odd.replace('"response": {', '"response": {"odd": 1e999, ')
+    (here / "old.jsonl").write_text(f"{odd}\n{good}\n")
+    called = gymq("score", "--rollouts", "old.jsonl", "-o", "new.jsonl", "--resources", lenient, "--json")
+    assert (called.status, called.json["verified"], called.json["without_response"]) == (3, 1, 1)
+    assert (here / "new_failures.jsonl").read_text() == f"{odd}\n"
+
+
 def test_a_broken_line_is_named(gymq, lenient, here):
     (here / "old.jsonl").write_text(json.dumps(result(0, "A", reward=0.0, answer="A")) + "\n{oops\n")
     called = gymq("score", "--rollouts", "old.jsonl", "-o", "new.jsonl", "--resources", lenient)
