@@ -116,9 +116,9 @@ class RowDigests(TemporaryDatabase):
         self.grown_to = 0  # if a known task has more rollouts in the other pass: the most rollouts of such a task
 
     def add(self, task_index: int, rollout_index: int, text: bytes) -> None:
-        """Add a new row."""
-        self._execute("INSERT INTO rows VALUES (?, ?, ?)", (task_index, rollout_index, _digest(text)))
-        self.num_missing += 1
+        """Add a row; the first with its indices counts."""
+        values = (task_index, rollout_index, _digest(text))
+        self.num_missing += self._execute("INSERT OR IGNORE INTO rows VALUES (?, ?, ?)", values).rowcount
 
     def find(self, task_index: int, rollout_index: int, text: bytes) -> bool:
         """Look up a row of the other pass, once; return False if the row with these indices has another text."""

@@ -35,7 +35,7 @@ from gymq.protocol.token_forms import in_form
 from gymq.protocol.tokens import to_json
 
 BUFFER_BYTES = 1 << 20  # of lines that are not yet passed to the operating system
-_COMPRESSED = (".gz", ".zst")
+COMPRESSED = (".gz", ".zst")
 
 
 class RunFileError(GymqError):
@@ -71,7 +71,7 @@ class ReportFiles(NamedTuple):
     @classmethod
     def beside(cls, results: Path) -> Self:
         """Return the files in the folder of an output file, which may be compressed."""
-        plain = results.with_suffix("") if results.suffix in _COMPRESSED else results
+        plain = results.with_suffix("") if results.suffix in COMPRESSED else results
         return cls.at(plain.with_suffix(""))
 
 

@@ -106,7 +106,7 @@ def read_statistics(
                 raise ReportError(f"{where}: there is more than one result of rollout {key}")
             truncated += is_truncated(msgspec.structs.asdict(result.response))
             profile.add(
-                pooled or (result.agent_ref.name if result.agent_ref else inputs.agent(key, where)),
+                pooled or (result.agent_ref.name if result.agent_ref else _agent(inputs, key, where)),
                 *key,
                 reward=result.reward,
                 num_rollouts=counts[result.task_index] or None,  # None: an output without its rows
@@ -117,7 +117,7 @@ def read_statistics(
             failure = _decoded(_decode_failure, where, line)
             if failure.task_index is None or failure.rollout_index is None or failure.agent_ref is None:
                 continue  # a refused row of the input, without a rollout
-            agent = pooled or failure.agent_ref.name
+            agent = pooled or inputs.agent((failure.task_index, failure.rollout_index)) or failure.agent_ref.name
             is_last = profile.add_failure(
                 agent,
                 failure.task_index,
@@ -148,17 +148,23 @@ class _SortedLines(TemporaryDatabase):
             return False
         return True
 
-    def agent(self, key: Key, where: str) -> str:
-        """Return the agent of a result's row."""
+    def agent(self, key: Key) -> str | None:
+        """Return the agent of a line, if there is one."""
         found: tuple[str] | None = self._row("SELECT agent FROM lines WHERE task = ? AND rollout = ?", *key)
-        if found is None:
-            raise RowError(f"{where}: rollout {key} has no `agent_ref`, nor has it a row with one")
-        return found[0]
+        return None if found is None else found[0]
 
     def __iter__(self) -> Iterator[tuple[Key, str, bytes]]:
         """Yield key, agent and text, in the order of the keys."""
         for task, rollout, agent, text in self._database.execute("SELECT * FROM lines ORDER BY task, rollout"):
             yield (task, rollout), agent, text
+
+
+def _agent(rows: _SortedLines, key: Key, where: str) -> str:
+    """Return the agent of a result's row."""
+    agent = rows.agent(key)
+    if agent is None:
+        raise RowError(f"{where}: rollout {key} has no `agent_ref`, nor has it a row with one")
+    return agent
 
 
 def _read_rows(path: Path, counts: TaskCounts, inputs: _SortedLines, *, with_text: bool) -> None:

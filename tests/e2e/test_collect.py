@@ -543,6 +543,29 @@ async def test_a_torn_last_line_is_mended(desk: Desk) -> None:
     assert desk.calls() == 2
 
 
+async def test_rows_that_were_cut_or_doubled_can_be_made_again(desk: Desk) -> None:
+    desk.write_input([row("a"), row("b")])
+    await desk.collect()
+    whole = desk.files.materialised.read_bytes()
+    desk.files.materialised.write_bytes(whole[:-20])
+    with pytest.raises(
+        RunFileError, match=r"inputs\.jsonl:2: the line is not valid .*; delete this file, and the same"
+    ):
+        await desk.collect()
+    for rest in (b"", whole[: whole.index(b"\n") + 1], whole + whole):
+        desk.files.materialised.write_bytes(rest)
+        assert (await desk.collect()).done == 2
+        assert desk.files.materialised.read_bytes() == whole
+    assert desk.calls() == 2
+
+
+async def test_an_output_that_readers_would_decompress_is_refused(desk: Desk) -> None:
+    desk.write_input([row()])
+    desk.output = desk.output.with_name("rollouts.jsonl.gz")
+    with pytest.raises(CollectError, match=r"give a name that ends in \.jsonl"):
+        await desk.collect()
+
+
 async def test_no_more_than_the_window_is_in_flight(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     desk.write_input([row(str(number), script={"model_s": 0.1}) for number in range(30)])
     collection = desk.collection(window=4)
@@ -715,6 +738,20 @@ async def test_an_outcome_that_nobody_can_read_is_replaced(desk: Desk) -> None:
     await desk.cluster.js.store(subjects.rollout(run, 0, 0), b"\xff nonsense")
     await desk.collect()
     assert keys(desk.output) == [(0, 0)]
+    agents = read_statistics(desk.files).profile.snapshot().agents
+    assert {name: agent.failed_attempts for name, agent in agents.items()} == {"asker": {"not_storable": 1}}
+
+
+async def test_a_result_in_the_file_stays_one_although_nobody_can_read_it_in_the_store(desk: Desk) -> None:
+    desk.write_input([row("a"), row("b")])
+    await desk.collect()
+    await desk.cluster.js.store(subjects.rollout(desk.run(), 0, 0), b"\xff nonsense")
+    before = desk.content()
+    sentences: list[str] = []
+    progress = await desk.collect(report=sentences.append)
+    assert (progress.done, progress.failed, progress.submitted) == (2, 0, 0)
+    assert "is complete: 2 of 2" in sentences[-1]
+    assert desk.content() == before
 
 
 async def test_tasks_that_somebody_removed_are_not_waited_for(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

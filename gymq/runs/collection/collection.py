@@ -369,6 +369,8 @@ class Collection:
             progress.output_tokens += used.output
             if self._limit is not None:
                 self._limit.note_success()
+        elif key in resume.done:
+            return  # the store has lost a result that the file has
         else:
             self._replaceable[key] = sequence
             self._note_failed(key, str(outcome.failure_class))

@@ -10,7 +10,7 @@ from gymq.data.hub import HubError
 from gymq.data.materialise import MAX_PROBLEMS, Materialisation, MaterialiseOptions, report
 from gymq.data.rows import RowError
 from gymq.data.run_changes import Change, changed_fields, changed_options
-from gymq.data.run_files import Manifest, RunFiles
+from gymq.data.run_files import COMPRESSED, Manifest, RunFiles
 from gymq.defaults import MAX_TIMEOUT_S
 from gymq.failures import InvalidTask
 from gymq.runs.collection.options import CollectError, CollectOptions
@@ -41,6 +41,8 @@ def check_files(options: CollectOptions) -> Dataset:
         raise CollectError(f"input and output are the same file: {options.output}")
     if options.input.is_dir() and options.output.resolve().is_relative_to(options.input.resolve()):
         raise CollectError(f"the output {options.output} is in the input folder: choose another place")
+    if options.output.suffix in COMPRESSED:
+        raise CollectError(f"the output {options.output} would not be compressed: give a name that ends in .jsonl")
     if options.output.is_dir():
         raise CollectError(f"the output {options.output} is a folder: name a file in it")
     files = RunFiles(options.output)

@@ -18,10 +18,10 @@ from gymq.config import record_options
 from gymq.data.disk_index import RowDigests
 from gymq.data.jsonl import JsonlFile, atomic_write
 from gymq.data.materialise import MAX_PROBLEMS, Materialisation, report
-from gymq.data.rows import RowError, read_rows
+from gymq.data.rows import MaterialisedRow, RowError, read_rows
 from gymq.data.run_changes import Change
 from gymq.data.run_configuration import encode_configuration
-from gymq.data.run_files import Appender, Manifest, RunFiles, refused_row
+from gymq.data.run_files import Appender, Manifest, RunFileError, RunFiles, refused_row
 from gymq.failures import InvalidTask
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
@@ -107,7 +107,7 @@ class RunSetup:
         """Return whether all rows of the run are in its file; their agents run."""
         if not self._files.materialised.exists():
             return False
-        num_rows, agents = await asyncio.to_thread(_rows_and_agents, self._files.materialised)
+        num_rows, agents = await asyncio.to_thread(self._rows_and_agents)
         if num_rows != manifest.num_rollouts:
             return False  # killed while the run was extended
         await self._check_agents(agents)
@@ -147,9 +147,30 @@ class RunSetup:
 
     def _make_known(self, rows: Path, refused: Path, known: RowDigests) -> _Materialised:
         if self._files.materialised.exists():
-            for row in read_rows(JsonlFile(self._files.materialised)):
+            for row in self._stored_rows():
                 known.add(row.task_index, row.rollout_index, row.json)
         return self._materialise(rows, refused, known)
+
+    def _rows_and_agents(self) -> tuple[int, dict[str, str]]:
+        """Return the number of materialised rows and their agents, with file and line that name each first."""
+        agents: dict[str, str] = {}
+        num_rows = 0
+        for row in self._stored_rows():
+            num_rows += 1
+            agents.setdefault(row.agent, f"{self._files.materialised}:{row.line_number}")
+        return num_rows, agents
+
+    def _stored_rows(self) -> Iterator[MaterialisedRow]:
+        """Yield the materialised rows of an earlier start.
+
+        Raises:
+            RunFileError: a line is no row, as in a file that was cut.
+        """
+        try:
+            yield from read_rows(JsonlFile(self._files.materialised))
+        except RowError as error:
+            again = "delete this file, and the same command makes it again from the input"
+            raise RunFileError(f"{error}; {again}") from None
 
     async def _record(self, manifest: Manifest) -> None:
         """Store what a cluster is to know of the run, unless it knows it."""
@@ -273,16 +294,6 @@ class _Materialised:
     problems: list[str] = field(default_factory=list)  # of the first of them
     agents: dict[str, str] = field(default_factory=dict)  # file and line that name each first
     first_other: str = ""  # file and line of the first row that is not the one of an earlier start
-
-
-def _rows_and_agents(rows: Path) -> tuple[int, dict[str, str]]:
-    """Return the number of materialised rows and their agents, with file and line that name each first."""
-    agents: dict[str, str] = {}
-    num_rows = 0
-    for row in read_rows(JsonlFile(rows)):
-        num_rows += 1
-        agents.setdefault(row.agent, f"{rows}:{row.line_number}")
-    return num_rows, agents
 
 
 @contextmanager
