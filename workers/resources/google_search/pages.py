@@ -134,8 +134,12 @@ def _ipv4_inside(address: ipaddress.IPv6Address) -> ipaddress.IPv4Address | None
 
 
 def _may_be_public(host: str) -> bool:
-    """A host that is an address is never looked up, so it is judged here."""
+    """A host that is an address is never looked up, so it is judged here, however it is written."""
     try:
         return is_public(host)
     except ValueError:
+        pass
+    try:
+        return is_public(socket.inet_ntoa(socket.inet_aton(host)))  # such as `127.1` and `2130706433`
+    except OSError:
         return host.rstrip(".") != "localhost" and not host.rstrip(".").endswith(".localhost")

@@ -220,7 +220,7 @@ def test_an_ipv4_address_inside_an_ipv6_address_decides(address, public):
     assert pages.is_public(address) is public
 
 
-@pytest.mark.parametrize("host", ["127.1", "0x7f000001", "2130706433", "inner.example"])
+@pytest.mark.parametrize("host", ["127.1", "0177.0.0.1", "0x7f000001", "2130706433", "inner.example"])
 async def test_names_that_lead_to_private_addresses_cannot_be_read(host, monkeypatch):
     def resolve(asked, port, *_args, **_kwargs):
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", ("127.0.0.1", port))]
@@ -230,8 +230,7 @@ async def test_names_that_lead_to_private_addresses_cannot_be_read(host, monkeyp
     async with serving(page=page) as url:
         port = url.rpartition(":")[2]
         text = await browse(f"http://{host}:{port}/page", allow_private_addresses=False)
-    assert text.startswith("Error: Unexpected error = ")
-    assert "private addresses" in text or "not a canonical" in text
+    assert text == "Error: Unexpected error = private addresses cannot be read"
 
 
 async def test_a_redirect_to_a_private_address_is_not_followed(monkeypatch):
