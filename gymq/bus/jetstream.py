@@ -31,10 +31,20 @@ EXISTS_DIFFERENTLY = 10058
 CONSUMER_NOT_FOUND = 10014
 MESSAGE_NOT_FOUND = 10037
 STREAM_NOT_FOUND = 10059
+# Of servers that keep replicas: what was published before is with them, and may come to be stored.
+DUPLICATE_IN_PROCESS = 10158
+SUBJECT_IN_PROCESS = 10164
 
 # Why a message is not stored yet.
 DISK_FULL = "disk full: NATS stores no more messages"
 NOT_STORED = "NATS does not confirm what it stores"
+
+_CURED_BY_TIME = {
+    STREAM_FULL: DISK_FULL,
+    SERVER_FULL: DISK_FULL,
+    DUPLICATE_IN_PROCESS: NOT_STORED,
+    SUBJECT_IN_PROCESS: NOT_STORED,
+}
 
 BATCH_BYTES = 4 << 20  # of one request of a reader; the server ends a batch there
 
@@ -150,17 +160,18 @@ class JetStream:
                         timeout_s = min(5.0, max(0.1, give_up - loop.time()))
                         return await self.store(subject, body, headers=headers, timeout_s=timeout_s)
                 except JetStreamError as error:
-                    if error.code not in (STREAM_FULL, SERVER_FULL):
+                    if error.code not in _CURED_BY_TIME:
                         raise
                     problem: BusError = error
+                    why = _CURED_BY_TIME[error.code]
                 except (Denied, TooLarge):
                     raise
                 except BusError as error:
-                    problem = error
+                    problem, why = error, NOT_STORED
                 if loop.time() + pause > give_up:
                     raise problem
                 self._bus.unstored -= Counter([reason])
-                reason = DISK_FULL if isinstance(problem, JetStreamError) else NOT_STORED
+                reason = why
                 self._bus.unstored[reason] += 1
                 await asyncio.sleep(pause * random.uniform(0.5, 1.0))
                 pause = min(pause * 2, 5.0)

@@ -8,7 +8,7 @@ import pytest
 from nats.aio.msg import Msg
 
 from gymq.bus import Bus, BusError, NoAnswer, TooLarge, jetstream
-from gymq.bus.jetstream import STREAM_FULL, STREAM_NOT_FOUND, WRONG_LAST_SEQUENCE, JetStream, JetStreamError
+from gymq.bus.jetstream import STREAM_FULL, STREAM_NOT_FOUND, WRONG_LAST_SEQUENCE, JetStream, JetStreamError, PubAck
 from gymq.cluster.server import EmbeddedServer
 from tests.support.waiting import DEADLINE_S, until, until_answer
 
@@ -115,6 +115,26 @@ async def test_storing_while_the_server_is_away_ends_when_it_is_back(
         await asyncio.gather(*storing)
     assert sorted(await js.count_by_subject("kept", "kept.>")) == sorted(f"kept.{number}" for number in range(50))
     assert len(await sequences(js, "kept")) == 50
+
+
+@pytest.mark.parametrize("code", [10158, 10164])
+async def test_what_the_servers_of_a_cluster_have_yet_to_agree_on_is_waited_for(
+    js: JetStream, stream: str, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    """They answer so to a message that is repeated while most of them are slow."""
+    in_process: list[BusError] = [JetStreamError(code, "in process")] * 2
+    store = js.store
+
+    async def agree_late(*arguments: Any, **options: Any) -> PubAck:
+        if in_process:
+            raise in_process.pop()
+        return await store(*arguments, **options)
+
+    monkeypatch.setattr(js, "store", agree_late)
+    subject = f"{stream}.x"
+    stored = await js.publish_or_last(stream, subject, b"body", last=0, patience_s=30.0)
+    assert stored is not None
+    assert (stored.sequence, stored.data) == (1, b"body")
 
 
 async def test_storing_gives_up_after_its_patience(own_bus: Bus, kill_server: Kill) -> None:
