@@ -18,7 +18,7 @@ from gymq.bus import Bus, blobs
 from gymq.bus.rpc import calls as calls_module
 from gymq.bus.rpc.calls import CallLost, Calls, NoWorker
 from gymq.cluster.server import EmbeddedServer
-from gymq.failures import RETRIES, RolloutError
+from gymq.failures import RETRIES, CancelReason, RolloutError
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.messages import (
@@ -220,6 +220,26 @@ async def test_a_call_that_is_accepted_after_nobody_waits_any_more_is_stopped(
     await until(lambda: replica.started)
     calling.cancel()  # before `Accepted` is sent
     await until(lambda: replica.cancelled == ["x"])
+
+
+@pytest.mark.parametrize("is_accepted", [True, False])
+async def test_a_call_in_a_session_that_another_process_will_repeat_is_not_stopped(
+    calls: Calls, bus: Bus, other_bus: Bus, run: str, is_accepted: bool
+) -> None:
+    replica = ScriptedReplica(other_bus, f"{run}-w")
+    subject = subjects.session(replica.worker, "s")
+    await replica.serve(subject, group="")
+    calling = asyncio.create_task(call(calls, subject, ask("x", wait=True)))
+    await until(lambda: replica.started)
+    if is_accepted:
+        await until(lambda: calls._of_worker)
+    calling.cancel(CancelReason.HANDED_OVER)
+    await until(lambda: replica.server._accepted)
+    for connection in (other_bus, bus, bus, other_bus):  # what is sent for it has arrived, and what that leads to
+        await connection.flush()
+    replica.go.set()
+    await until(lambda: replica.finished or replica.cancelled)
+    assert replica.finished == ["x"]
 
 
 async def test_at_the_deadline_the_caller_is_told_and_the_handler_stopped(

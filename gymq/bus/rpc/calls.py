@@ -140,6 +140,7 @@ class Calls:
         self._of_worker: dict[_Worker, dict[str, _Pending]] = {}  # by call id
         self._probes: dict[_Worker, asyncio.Task[None]] = {}
         self._background: set[asyncio.Task[None]] = set()
+        self._handed_over: set[str] = set()  # reply subjects of calls that are not to be stopped; the process ends soon
         self.open = OpenCalls()
         bus.on_late_reply(self._on_late_reply)
 
@@ -237,8 +238,10 @@ class Calls:
             if type(reply) not in ANSWERS[type(request)]:
                 raise BadMessage(f"{type(reply).__name__} does not answer {type(request).__name__}")
         except asyncio.CancelledError as error:
-            # A call in a session for a rollout that another process continues is made again from there.
-            if pending.worker is not None and not (pending.in_session and CancelReason.HANDED_OVER in error.args):
+            if pending.in_session and CancelReason.HANDED_OVER in error.args:
+                # The rollout continues in another process, which makes the call again and gets the same answer.
+                self._handed_over.add(pending.reply)
+            elif pending.worker is not None:
                 self._cancel(pending.worker, pending.reply)
             if pending.future.done() and not pending.future.cancelled() and pending.future.exception() is None:
                 self._close_late_session(pending.future.result())
@@ -383,7 +386,8 @@ class Calls:
         except BadMessage:
             return
         if isinstance(reply, Accepted):
-            self._cancel(_Worker(reply.role, reply.worker), message.subject)
+            if message.subject not in self._handed_over:
+                self._cancel(_Worker(reply.role, reply.worker), message.subject)
         else:
             self._close_late_session(reply)
 
