@@ -372,7 +372,8 @@ def _trim_once(logs: Path) -> None:
         with contextlib.suppress(OSError):
             if file.suffixes != [".old", ".log"] and file.stat().st_size > LOG_MAX_BYTES:
                 # The process keeps appending to the file that it has open, so the file is emptied, not replaced.
-                shutil.copy(file, file.with_suffix(".old.log"))  # with its mode
+                with contextlib.suppress(OSError):  # of a full disk, which would stay full
+                    shutil.copy(file, file.with_suffix(".old.log"))  # with its mode
                 os.truncate(file, 0)
 
 

@@ -389,3 +389,21 @@ async def test_a_process_that_cannot_be_started_now_is_started_later(
     keeping.cancel()
     assert serving.done()
     assert f"some: {str(problem).removeprefix('some: ')}" in caplog.text
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+async def test_a_log_stays_bounded_on_a_full_disk_too(
+    is_full: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = tmp_path / "agents.log"
+    log.write_bytes(bytes(11))
+    monkeypatch.setattr(launch, "LOG_MAX_BYTES", 10)
+
+    def fail(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    if is_full:
+        monkeypatch.setattr("gymq.cluster.launch.shutil.copy", fail)
+    launch._trim_once(tmp_path)
+    assert log.read_bytes() == b""
+    assert (tmp_path / "agents.old.log").exists() is not is_full
