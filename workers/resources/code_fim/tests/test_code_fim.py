@@ -100,6 +100,20 @@ async def test_an_object_that_equals_everything_is_no_result():
     assert [status.partition(":")[0] for status in found] == ["failed"] * len(kinds)
 
 
+@pytest.mark.parametrize("name", ["global abs; abs", "import builtins; builtins.abs"])
+async def test_the_functions_of_python_that_a_test_calls_are_its_own(name, tmp_path):
+    gap = {"task_id": "near", "prompt": "def half(x):\n", "suffix": "", "entry_point": "half"}
+    test = "def check(candidate):\n    assert abs(candidate(3.0) - 1.5) < 1e-6\n"
+    (tmp_path / "problems.jsonl").write_text(json.dumps(gap | {"test": test}))
+    found = await statuses(
+        f"    {name} = lambda x: 0.0\n    return 7.0\n",
+        "    return x / 2\n",
+        row=EXAMPLES[0] | {"verifier_metadata": {"task_id": "near"}},
+        problems=str(tmp_path / "problems.jsonl"),
+    )
+    assert found == ["failed: ", "passed"]
+
+
 async def test_output_and_files_do_not_matter():
     code = "    import os; assert set(os.listdir()) <= {'x'}; open('x', 'w').write('x'); print('x' * 10**7)\n"
     assert await statuses(code + "    high, low = max(levels), min(levels)\n") == ["passed"]
