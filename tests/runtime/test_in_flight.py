@@ -382,3 +382,30 @@ async def test_notes_of_a_model_that_do_not_fit_its_tokens_are_its_failure(world
     assert isinstance(outcome, Failure)
     assert outcome.failure_class is FailureClass.MODEL_FAILED
     assert "output[0].generation_policy_versions" in outcome.message
+
+
+async def test_after_first_weights_that_no_replica_loads_rollouts_begin_as_before(world: World) -> None:
+    async def refuse(update: WeightsUpdate) -> None:
+        raise ValueError("of another shape")
+
+    world.policy.load_weights = refuse  # type: ignore[method-assign]
+    world.policy.type()
+    await world.rollout()
+    assert (await world.push("v1", "restart")).taken_back
+    assert isinstance(await world.rollout(1), VerifiedRollout)
+
+
+async def test_a_push_that_is_taken_back_starts_no_rollout_over_again(world: World) -> None:
+    await world.push("v1", "restart")
+    rolling = world.rollout()
+    world.policy.type(1)
+    await world.until_sampled(1)
+
+    async def refuse(update: WeightsUpdate) -> None:
+        raise ValueError("of another shape")
+
+    world.policy.load_weights = refuse  # type: ignore[method-assign]
+    assert (await world.push("v2", "continue")).taken_back
+    world.policy.type()
+    outcome = await rolling
+    assert (versions(outcome), outcome.attempt) == (["v1"] * (2 * TOKENS), 0)

@@ -28,7 +28,7 @@ from gymq.defaults import CONFIRM_S, MAX_VERSIONS, InFlight, WeightsMode
 from gymq.errors import GymqError
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder, encode
-from gymq.protocol.messages import BadMessage, Ping, Weights
+from gymq.protocol.messages import BadMessage, Hold, Ping, Weights
 
 STORE_PATIENCE_S = 60.0  # for each part, while the server is away or full
 _FIRST_LOOKS = 10  # until one answers; they may be busy
@@ -146,9 +146,9 @@ async def push(
             raise
         search = stack.enter_context(WorkerSearch(bus, model))
         pushed = await _confirmed(bus, search, policy_version, sequence, replicas, deadline_s)
-    if pushed.taken_back:
-        await _take_back(js, model, record, replaced, sequence)
-    else:
+        if pushed.taken_back:
+            await _take_back(bus, model, record, replaced, sequence)
+    if not pushed.taken_back:
         # What came before is not needed; a replica that is still fetching it finds that there is something newer.
         await _remove_parts(js, subjects.all_weights_parts(model), before=oldest or sequence)
     return pushed
@@ -259,11 +259,12 @@ async def _remove_parts(js: JetStream, filter_: str, *, before: int = 0) -> None
     await js.api(f"STREAM.PURGE.{streams.WEIGHTS}", query, timeout_s=60.0)
 
 
-async def _take_back(js: JetStream, model: str, record: Weights, replaced: Stored | None, sequence: int) -> None:
+async def _take_back(bus: Bus, model: str, record: Weights, replaced: Stored | None, sequence: int) -> None:
     """Make the weights before the newest ones again, so that replicas can start; unless there is a newer push."""
-    subject = subjects.weights(model)
+    js, subject = bus.js, subjects.weights(model)
     if replaced is None:
         await js.api(f"STREAM.PURGE.{streams.WEIGHTS}", {"filter": subject, "seq": sequence + 1}, timeout_s=60.0)
+        await bus.publish(subjects.hold(model), encode(Hold(for_s=0.0)))  # agents read that there are none
     else:
         await js.publish_if_last(subject, replaced.data, last=sequence, patience_s=STORE_PATIENCE_S)
     if record.push is not None:

@@ -61,11 +61,13 @@ class _Versions:
         self.behind: Callable[[str], int] = lambda version: 0  # how many updates came after a version
         self._changed = asyncio.Event()
         self._sequence = 0
+        self._pushed_at = 0.0  # the newest push that was read, Unix time
 
     def learn(self, stored: Stored | None) -> None:
         """Take in the newest weights as they are stored; None: there are none, or none any more."""
         if stored is None:
-            self.newest, self._sequence = None, 0
+            self.newest = self.restarted = self.finished = None
+            self._sequence = 0
             return
         try:
             weights: Weights = _decode(stored.data)
@@ -75,8 +77,10 @@ class _Versions:
             return
         self.newest, self._sequence = weights.policy_version, stored.sequence
         self.behind = updates_since(weights)
-        # Its record may never have been read here, if another push followed it.
-        restarts = weights.in_flight == "restart" or self.restarted != weights.restarted
+        # Older weights are back after a push that was rolled back: rollouts have started over for them already.
+        is_new, self._pushed_at = weights.at > self._pushed_at, max(weights.at, self._pushed_at)
+        # The record of a push with `restart` may never have been read here, if another push followed it.
+        restarts = is_new and (weights.in_flight == "restart" or self.restarted != weights.restarted)
         self.restarted, self.finished = weights.restarted, weights.finished
         if restarts and self.restarted is not None:
             for interrupt in list(self.on_restart):
@@ -190,8 +194,13 @@ class Staleness:
             await self._read_with_retries(model, versions)
 
         async def on_hold(message: Msg) -> None:
-            with suppress(BadMessage):
-                versions.hold(_decode_hold(message.data).for_s)
+            try:
+                hold: Hold = _decode_hold(message.data)
+            except BadMessage:
+                return
+            versions.hold(hold.for_s)
+            if not hold.for_s:
+                await self._read_with_retries(model, versions)  # weights that were removed are not announced
 
         subscriptions = [
             await self._bus.subscribe(subjects.pushed(model), on_push),
