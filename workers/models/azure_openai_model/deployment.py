@@ -50,6 +50,7 @@ class Deployment(Endpoint):
             default_headers={name: value.get_secret_value() for name, value in options.openai_default_headers.items()},
             max_retries=0,
             timeout=openai.Timeout(None, connect=CONNECT_TIMEOUT_S),
+            http_client=openai.DefaultAsyncHttpxClient(follow_redirects=False),
         )
 
     async def stop(self) -> None:

@@ -110,6 +110,15 @@ async def test_nonsense_is_told(start: Start, server: MockServer) -> None:
     assert "text/html, not JSON" in found.message
 
 
+async def test_redirects_are_not_followed(start: Start, server: MockServer) -> None:
+    async with MockServer() as elsewhere:
+        elsewhere.answers = [as_json(completion("Hello"))]
+        server.answers = [Answer(status="307 Temporary Redirect", headers={"Location": elsewhere.url})]
+        found = await failure(await start())
+    assert elsewhere.asked == []
+    assert "redirects are not followed" in found.message
+
+
 async def test_a_dead_endpoint_is_a_failure_worth_another_try(start: Start, waits: list[float]) -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))  # bound, but not listening
