@@ -231,6 +231,20 @@ async def test_a_reply_has_what_room_the_context_leaves(model: LocalVLLMModel) -
     assert reply["usage"]["output_tokens"] > 0
 
 
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/v1/completions", {"prompt": "x " * 200, "max_tokens": 9999, "ignore_eos": True}),
+        ("/v1/responses", {"input": "x " * 200, "max_output_tokens": 9999, "ignore_eos": True}),
+    ],
+)
+async def test_the_other_dialects_give_what_room_the_context_leaves_too(
+    model: LocalVLLMModel, path: str, body: dict[str, Any]
+) -> None:
+    status, answer = await engine_of(model).post(path, {"model": model.options.model, **body})
+    assert (status, json.loads(answer).get("usage", {}).get("total_tokens")) == (200, MAX_MODEL_LEN), answer
+
+
 async def test_a_request_that_vllm_does_not_take_fails_for_good_in_its_words(model: LocalVLLMModel) -> None:
     with pytest.raises(gymq.RolloutError, match=r"policy_model: 400: .*top_k") as caught:
         await model.respond(asked("hi", metadata={"extra_body": json.dumps({"top_k": -5})}))

@@ -41,7 +41,7 @@ log = logging.getLogger("gymq.local_vllm_model")
 CHAT = "/v1/chat/completions"
 _TOKENIZE = "/tokenize"
 _TOKEN_FIELDS = (*TOKEN_FIELDS, *OPTIONAL_TOKEN_FIELDS)
-_LENGTHS = ("max_tokens", "max_completion_tokens")
+_LENGTHS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 _OK = 200
 
 
@@ -171,10 +171,10 @@ class Engine:
         Args:
             num_known: leading messages of a chat that are those of an earlier call, whose reply is the next one.
         """
+        for name in _LENGTHS:
+            if isinstance(body.get(name), int):
+                body = {**body, name: min(body[name], self._max_model_len)}  # the engine gives what room there is
         if path == CHAT:
-            for name in _LENGTHS:
-                if isinstance(body.get(name), int):
-                    body = {**body, name: min(body[name], self._max_model_len)}  # the engine gives what room there is
             prompt = None
             if self._direct is not None:
                 try:
