@@ -15,6 +15,8 @@ from gymq.responses import InvalidReply
 
 # How versions of the engine report that prompt and reply do not fit: the same status, different messages.
 _CONTEXT_OVERFLOW = re.compile(r"context length|max_tokens|max_model_len")
+# Whatever the prompt, so many tokens can never be sampled.
+_ASKED_TOO_MUCH = "cannot be greater than max_model_len"
 _BAD_REQUEST = 400
 
 
@@ -26,7 +28,7 @@ def is_context_overflow(status: int, body: str) -> bool:
     """Return whether an engine's answer reports that prompt and reply do not fit together."""
     # A field that does not fit is told with its place, after which some versions repeat the whole request.
     said = body.partition("'loc':")[0]
-    return status == _BAD_REQUEST and _CONTEXT_OVERFLOW.search(said) is not None
+    return status == _BAD_REQUEST and _CONTEXT_OVERFLOW.search(said) is not None and _ASKED_TOO_MUCH not in said
 
 
 class Asked(Protocol):

@@ -33,6 +33,7 @@ from gymq.workers.models.vllm_model.sampled_tokens import check_num_prompt_token
 import gymq
 from gymq.responses import (
     InvalidReply,
+    InvalidRequest,
     ResponsesError,
     chat_to_response,
     responses_to_chat,
@@ -127,6 +128,8 @@ class VLLMModel(EndpointModel):
                 converted = self._converted(request.params, earlier)
         chat, params = converted or self._converted(request.params, _NOTHING)
         messages, settings = chat["messages"], _hash_of_settings(chat)
+        if not messages:
+            raise InvalidRequest("input", "no item of it is a message, and a chat needs one")
         if isinstance(params["input"], list) and messages[-1]["role"] != "assistant":  # else the reply belongs to it
             num_items = len(request.params["input"])
             request.memory.kept = _Converted(num_items, params.get("instructions"), messages, settings)

@@ -173,6 +173,14 @@ async def test_another_refusal_is_a_failure(start: Start, server: MockServer, st
     assert len(server.asked) == 1
 
 
+async def test_more_tokens_than_any_context_has_are_the_fault_of_who_asks(start: Start, server: MockServer) -> None:
+    message = "max_tokens=9999 cannot be greater than max_model_len=512. Please request fewer output tokens."
+    server.answers = [as_json({"message": message}, "400 Bad Request")]
+    found = await failure(await start(), max_output_tokens=9999)
+    assert message in found.message
+    assert not found.retryable
+
+
 async def test_a_refusal_that_repeats_the_request_is_no_overflow(start: Start, server: MockServer) -> None:
     message = (
         "[{'type': 'value_error', 'loc': ('body',), 'msg': 'Value error, you can only use one kind of constraint', "
@@ -241,6 +249,8 @@ async def test_an_unusable_reply_is_a_failure(start: Start, server: MockServer, 
     ("params", "fault"),
     [
         ({"inputs": "x"}, "inputs: unknown field"),
+        ({"input": []}, "input: no item"),
+        ({"input": [{"type": "item_reference", "id": "i"}]}, "input: no item"),
         ({"metadata": {"extra_body": "{"}}, "metadata.extra_body"),
         ({"metadata": {"audio_path": "a.wav"}}, "metadata.audio_path"),
         ({"tool_choice": "required"}, "tool_choice"),
