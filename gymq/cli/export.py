@@ -60,6 +60,7 @@ def export(
         export_trajectories,
         publish,
     )
+    from gymq.data.run_files import RunFiles
     from gymq.runs.export.mlflow import MlflowRun
     from gymq.runs.export.trajectories import TrajectoryForm
     from gymq.runs.export.wandb import WandbRun
@@ -79,8 +80,9 @@ def export(
     if output is not None:
         if output.suffix not in (PARQUET, JSONL):
             raise UsageError(f"{output}: the name must end in {PARQUET} or {JSONL}")
-        if output.exists():
-            raise UsageError(f"{output} already exists")
+        for file in (output, RunFiles(output).materialised):
+            if file.exists():
+                raise UsageError(f"{file} already exists")
         given = " and ".join(f"--{name}" for name in forms)
         if len(forms) > 1:
             raise UsageError(f"{given}: give one, not both; each needs an --output of its own")

@@ -1,5 +1,6 @@
 """Stored runs as files that other programs read."""
 
+import errno
 import json
 import os
 from array import array
@@ -8,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from gymq.cli.actions.export import export_file
+from gymq.cli.actions.export import export_file, export_trajectories
 from gymq.cli.export import export
 from gymq.cli.shared.errors import UsageError
-from gymq.data.jsonl import JsonlError
+from gymq.data.run_files import RunFileError
 from gymq.testing import function_call, reply
 from tests.web.conftest import Web, failure, rollout, web, world
 
@@ -60,13 +61,42 @@ async def test_hugging_face_datasets_reads_it(web: Web, run: str, tmp_path: Path
 
 async def test_jsonl_is_what_a_collection_writes(web: Web, run: str, tmp_path: Path) -> None:
     await stored(web, run)
-    with pytest.raises(JsonlError, match="not UTF-8"):  # one row is none, and a line of it would be none
-        await export_file(run, tmp_path / "broken.jsonl", web.world.url, "full")
-    await web.store(rollout(f"{run}-whole", 3))
-    await export_file(f"{run}-whole", tmp_path / "run.jsonl", web.world.url, "full")
+    await export_file(run, tmp_path / "run.jsonl", web.world.url, "full")
     (line,) = (tmp_path / "run.jsonl").read_text().splitlines()
     assert json.loads(line)["reward"] == 1.0
-    assert (tmp_path / "run_materialized_inputs.jsonl").exists()
+    rows = [json.loads(row) for row in (tmp_path / "run_materialized_inputs.jsonl").read_text().splitlines()]
+    assert [row["_ng_task_index"] for row in rows] == [0, 1, 2]
+    # What is not a row has no field that a task needs.
+    assert [set(row) - {"_ng_task_index", "_ng_rollout_index", "agent_ref"} for row in rows][2] == set()
+
+
+@pytest.mark.parametrize("form", ["jsonl", "atif"])
+async def test_an_export_that_ends_early_leaves_nothing(
+    web: Web, run: str, tmp_path: Path, monkeypatch: Any, form: str
+) -> None:
+    await stored(web, run)
+
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(
+        f"gymq.runs.export.{'files.output_row' if form == 'jsonl' else 'trajectories.write_atif'}", fail
+    )
+    file = tmp_path / "run.jsonl"
+    exporting = (
+        export_file(run, file, web.world.url, "full")
+        if form == "jsonl"
+        else export_trajectories(run, file, web.world.url, "atif")
+    )
+    with pytest.raises(RunFileError, match=r"\.jsonl cannot be written: No space left"):
+        await exporting
+    assert os.listdir(tmp_path) == []
+
+
+def test_rows_of_another_export_are_not_added_to(tmp_path: Path) -> None:
+    (tmp_path / "run_materialized_inputs.jsonl").write_text("{}\n")
+    with pytest.raises(UsageError, match=r"run_materialized_inputs\.jsonl already exists"):
+        export(run="r", output=tmp_path / "run.jsonl")
 
 
 async def test_a_table_that_is_not_finished_is_not_there(web: Web, run: str, tmp_path: Path, monkeypatch: Any) -> None:

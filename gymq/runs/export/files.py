@@ -2,56 +2,62 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Any, Self
+from types import TracebackType
+from typing import IO, Any, Self
 
 import msgspec
 
-from gymq.data.jsonl import parse_object
+from gymq.data.jsonl import JsonlError, atomic_write, parse_object
 from gymq.data.rows import AGENT_REF, ROLLOUT_INDEX, TASK_INDEX
-from gymq.data.run_files import Appender, RunFiles, output_row
+from gymq.data.run_files import RunFileError, RunFiles, output_row
 from gymq.defaults import TokenForm
 from gymq.protocol.messages import Outcome, VerifiedRollout
 
 
 class RunExport:
-    """Writes outcomes into a materialised file and an output file. Use it as a context manager.
+    """Writes outcomes into a materialised file and an output file, which are there once all are in them.
 
-    Rollouts that have no reward get a materialised row only.
+    Rollouts that have no reward get a materialised row only. Use it as a context manager.
     """
 
     def __init__(self, output: Path, token_ids: TokenForm = "full") -> None:
         self._token_ids = token_ids
         self.files = RunFiles(output)
-        self._rows = Appender(self.files.materialised)
-        self._results = Appender(self.files.output)
 
     def __enter__(self) -> Self:
+        with ExitStack() as opened:
+            self._results = opened.enter_context(_whole(self.files.output))
+            self._rows = opened.enter_context(_whole(self.files.materialised))
+            self._opened = opened.pop_all()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        with closing(self._results):
-            self._rows.close()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._opened.__exit__(kind, error, traceback)
 
     def add(self, outcome: Outcome) -> None:
-        """Add an outcome.
-
-        Raises:
-            JsonlError: its row is not a JSON object.
-        """
-        fields: dict[str, Any] = dict(parse_object(outcome.row))
+        """Add an outcome."""
+        try:
+            fields: dict[str, Any] = dict(parse_object(outcome.row))
+        except JsonlError:
+            fields = {}  # it failed because its row is not an object
         fields[TASK_INDEX] = outcome.task_index
         fields[ROLLOUT_INDEX] = outcome.rollout_index
         # The agent that made it, whatever the row of a submission says.
         fields[AGENT_REF] = {"name": outcome.agent}
-        self._rows.write(msgspec.json.encode(fields))
+        self._rows.write(msgspec.json.encode(fields) + b"\n")
         if isinstance(outcome, VerifiedRollout):
-            self._results.write(output_row(outcome, self._token_ids))
+            self._results.write(output_row(outcome, self._token_ids) + b"\n")
 
 
 class ConvertedFile:
     """A file with a JSON object a line, of the rollouts that have a form of its kind. Use it as a context manager.
+
+    It is there once all of them are in it.
 
     Attributes:
         num_written: objects so far.
@@ -60,14 +66,37 @@ class ConvertedFile:
 
     def __init__(self, output: Path) -> None:
         self.num_written = self.num_left_out = 0
-        self._file = Appender(output)
+        self._whole = _whole(output)
 
     def __enter__(self) -> Self:
+        self._file = self._whole.__enter__()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._file.close()
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._whole.__exit__(kind, error, traceback)
 
     def add(self, outcome: Outcome) -> None:
         """Add an outcome; what is not written of it depends on the form."""
         raise NotImplementedError
+
+    def _put(self, made: bytes) -> None:
+        """Write an object as a line."""
+        self._file.write(made + b"\n")
+        self.num_written += 1
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file that is there once the block has ended without an exception.
+
+    Raises:
+        RunFileError: it cannot be written.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(path) as file:
+            yield file
+    except OSError as error:
+        raise RunFileError(f"{path} cannot be written: {error.strerror or error}") from None

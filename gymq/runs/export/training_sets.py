@@ -81,8 +81,7 @@ class TrainingSetFile(ConvertedFile):
         self._write({"prompt": example.prompt, "chosen": chosen, "rejected": rejected, **example.tools})
 
     def _write(self, example: dict[str, Any]) -> None:
-        self._file.write(msgspec.json.encode(example))
-        self.num_written += 1
+        self._put(msgspec.json.encode(example))
 
 
 class _Example:

@@ -38,8 +38,7 @@ class TrajectoryFile(ConvertedFile):
         except (JsonlError, ResponsesError, StatusError):
             self.num_left_out += 1
             return
-        self._file.write(made)
-        self.num_written += 1
+        self._put(made)
 
     def _made(self, outcome: VerifiedRollout) -> dict[str, Any]:
         if self._form == "atif":
