@@ -12,7 +12,7 @@ from typing import IO, Any, NamedTuple, Self
 
 import msgspec
 
-from gymq.data.jsonl import atomic_write, parse_object, truncate_torn_line
+from gymq.data.jsonl import JsonlFile, atomic_write, parse_object, truncate_torn_line
 from gymq.data.rows import (
     ATTEMPT_INDEX,
     FAILURE_CLASS,
@@ -24,7 +24,10 @@ from gymq.data.rows import (
     POLICY_VERSION,
     ROLLOUT_INDEX,
     TASK_INDEX,
+    MaterialisedRow,
+    RowError,
     attempt_index,
+    read_rows,
     with_result,
 )
 from gymq.data.run_changes import RecordedInstance
@@ -110,6 +113,18 @@ class RunFiles:
         """
         manifest = self.read_manifest()
         return None if manifest is None else manifest.run
+
+    def rows(self) -> Iterator[MaterialisedRow]:
+        """Yield the materialised rows of an earlier start.
+
+        Raises:
+            RunFileError: a line is no row, as in a file that was cut.
+        """
+        try:
+            yield from read_rows(JsonlFile(self.materialised))
+        except RowError as error:
+            again = "delete this file, and the same command makes it again from the input"
+            raise RunFileError(f"{error}; {again}") from None
 
     def write_manifest(self, manifest: Manifest) -> None:
         with atomic_write(self.manifest) as file:

@@ -75,6 +75,10 @@ def test_changed_options_of_workers_are_named(gymq: Command, cluster: Finished, 
     refused = gymq(*collection(cluster, tmp_path, f"++{agent}.max_steps=3"))
     assert refused.status == 2
     assert "cannot be resumed because letters_agent.max_steps changed from nothing to 3; pass" in refused.err
+    misspelt = gymq(*collection(cluster, tmp_path, "letters_agent.max_stepz=3"))
+    assert misspelt.status == 2
+    assert "max_stepz" in misspelt.err
+    assert "cannot be resumed" not in misspelt.err
     resumed = gymq(*collection(cluster, tmp_path, f"++{agent}.max_concurrency=3"))
     assert resumed.status == 0
     assert "gymq: letters_agent.max_concurrency changed from nothing to 3\n" in resumed.err

@@ -25,6 +25,7 @@ from gymq.protocol.messages import Task
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.failure_limit import MaxFailures
 from gymq.runs.collection.options import CollectError, CollectOptions
+from gymq.runs.collection.preflight import check_paths
 from gymq.runs.collection.progress import Progress
 from gymq.runs.stored_runs import Runs
 from gymq.stats.files import read_statistics
@@ -392,6 +393,19 @@ async def test_a_changed_row_among_added_ones_is_named(desk: Desk) -> None:
     desk.write_input([row("a"), row("new"), row("b")])
     with pytest.raises(CollectError, match=r"because \S+rows\.jsonl:2 is another row than before; pass"):
         await desk.collect()
+
+
+async def test_changed_rows_are_refused_before_a_cluster_is_started(desk: Desk) -> None:
+    desk.write_input([row("a"), row("b")])
+    await desk.collect()
+    options = desk.collection()._options
+    for rows, reason in (([row("a"), row("new")], r"rows\.jsonl:2 is another row"), ([row("a")], "1 of its rollouts")):
+        desk.write_input(rows)
+        with pytest.raises(CollectError, match=rf"cannot be resumed because \S*{reason}"):
+            check_paths(options)
+    desk.write_input([row("a"), row("b"), row("c")])
+    check_paths(options)
+    assert (await desk.collect()).done == 3
 
 
 async def test_a_run_without_its_rows_is_not_extended(desk: Desk) -> None:

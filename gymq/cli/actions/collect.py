@@ -15,7 +15,7 @@ import pydantic
 from gymq.authoring import first_problem
 from gymq.bus import Bus
 from gymq.bus.discovery import find_workers
-from gymq.cli.shared.cluster import cluster_url, open_bus
+from gymq.cli.shared.cluster import check_workers, cluster_url, open_bus
 from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.run_summary import RunSummary, summary_of
 from gymq.cli.shared.table import profile_table
@@ -50,6 +50,7 @@ async def collect_rollouts(
         async with AsyncExitStack() as stack:
             steps = stack.enter_context(ExitStack())
             show = steps.enter_context(show_steps(quiet=as_json))
+            await check_workers(nats, config)  # before an option that is misspelt is taken for a changed one
             show("checking the rows")
             try:
                 check_paths(options)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from gymq.bus import Bus, NoServer
 from gymq.bus.jetstream import STREAM_NOT_FOUND, JetStreamError
-from gymq.cli.shared.configuration import check_instance, check_instances
+from gymq.cli.shared.configuration import check_instance, require_instances
 from gymq.cli.shared.errors import UsageError
 from gymq.cluster.launch import Cluster
 from gymq.cluster.server import EmbeddedServer, find_running
@@ -36,6 +36,14 @@ class ClusterAddress(NamedTuple):
     viewer_url: str | None = None  # what to open in a browser, where the command knows it
 
 
+async def check_workers(nats: str | None, config: Config) -> None:
+    """Check that each worker of a configuration accepts its options and, unless a cluster runs, exists here."""
+    is_running = nats is not None or await find_running(STORE) is not None
+    for found in config.instances:
+        with suppress(*((BadToken, WorkerFailed, WorkerNotFound) if is_running else ())):
+            check_instance(config, found)
+
+
 @asynccontextmanager
 async def cluster_url(
     nats: str | None,
@@ -55,12 +63,9 @@ async def cluster_url(
     """
     url = nats or await find_running(STORE)
     if url is not None:
-        for found in config.instances:
-            with suppress(BadToken, WorkerFailed, WorkerNotFound):  # a worker need not be installed here
-                check_instance(config, found)
         yield ClusterAddress(url)
         return
-    check_instances(config)
+    require_instances(config)
     if before_start is not None:
         await before_start(config.instances)
 

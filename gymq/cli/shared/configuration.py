@@ -179,10 +179,15 @@ def _judges(config: Config, *, given: bool, hint: str) -> list[str]:
 
 def check_instances(config: Config) -> None:
     """Check that a configuration has workers, and that each exists and accepts its options."""
-    if not config.instances:
-        raise UsageError("the configuration describes no workers: give --config FILE or --resources FILE.py")
+    require_instances(config)
     for found in config.instances:
         check_instance(config, found)
+
+
+def require_instances(config: Config) -> None:
+    """Check that a configuration has workers."""
+    if not config.instances:
+        raise UsageError("the configuration describes no workers: give --config FILE or --resources FILE.py")
 
 
 def check_instance(config: Config, found: Instance) -> None:

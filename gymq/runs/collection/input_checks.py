@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 
 from gymq.data.datasets import Dataset, DatasetError
+from gymq.data.disk_index import RowDigests
 from gymq.data.hub import HubError
 from gymq.data.materialise import MAX_PROBLEMS, Materialisation, MaterialiseOptions, report
 from gymq.data.rows import RowError
@@ -81,6 +82,49 @@ def _config_changes(manifest: Manifest, options: CollectOptions) -> tuple[list[C
     else:
         reason = "the configuration of its workers changed"
     raise refusal(options, reason)
+
+
+def check_rows(manifest: Manifest, dataset: Dataset, options: CollectOptions, resized: Sequence[Change]) -> None:
+    """Check that the rows of a run are still in an input that has changed, before a cluster is started for it.
+
+    Raises:
+        CollectError: a row is another one, or rows are gone.
+        RunFileError: the materialised rows cannot be read.
+    """
+    files = RunFiles(options.output)
+    if not files.materialised.exists() or manifest.input_digest == dataset.digest():
+        return
+    with RowDigests() as known, Materialisation(options.materialise) as materialisation:
+        for row in files.rows():
+            known.add(row.task_index, row.rollout_index, row.json)
+        for row in materialisation.rows(dataset, lambda _number, _problem: None):
+            if not known.find(row.task_index, row.rollout_index, row.json):
+                raise other_row(options, resized, f"{dataset.name}:{row.line_number}", is_new_input=True)
+        if known.num_missing:
+            raise rows_gone(options, resized, known.num_missing, dataset)
+
+
+def other_row(options: CollectOptions, resized: Sequence[Change], place: str, *, is_new_input: bool) -> CollectError:
+    """Return the error of a run of which a row is another one than before."""
+    reasons = [change for change in resized if change.name == "agent_name" or not is_new_input]
+    return refusal(options, *reasons, f"{place} is another row than before")
+
+
+def rows_gone(options: CollectOptions, resized: Sequence[Change], number: int, dataset: Dataset) -> CollectError:
+    """Return the error of a run of which rollouts are not asked for any more."""
+    gone = f"{number:,} of its rollouts have no row in {dataset.name} any more"
+    smaller = [change for change in resized if _is_smaller(change)]
+    return refusal(options, *smaller) if smaller else refusal(options, gone)
+
+
+def _is_smaller(change: Change) -> bool:
+    """Return whether a changed setting asks for fewer rollouts than before, judging by the numbers alone."""
+    match change.name, change.before, change.now:
+        case "limit", before, now:
+            return now is not None and (before is None or now < before)
+        case "num_repeats", int(before), int(now):
+            return now < before
+    return True
 
 
 def check_first_rows(dataset: Dataset, options: CollectOptions) -> None:

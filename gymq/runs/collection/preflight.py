@@ -21,7 +21,7 @@ from gymq.model import Model
 from gymq.protocol.instances import Instance
 from gymq.protocol.subjects import BadToken
 from gymq.resources import Resources
-from gymq.runs.collection.input_checks import check_changes, check_files, check_first_rows
+from gymq.runs.collection.input_checks import check_changes, check_files, check_first_rows, check_rows
 from gymq.runs.collection.options import CollectError, CollectOptions
 
 PROBE_S = 10.0  # for the answer to the first request of a model
@@ -41,7 +41,8 @@ def check_paths(options: CollectOptions) -> None:
             if manifest is None or options.overwrite:
                 check_first_rows(dataset, options)
             else:
-                check_changes(manifest, options)
+                _, resized = check_changes(manifest, options)
+                check_rows(manifest, dataset, options, resized)
     except OSError as error:
         raise CollectError(f"{error.filename or options.output}: {error.strerror}") from None
 

@@ -18,15 +18,23 @@ from gymq.config import record_options
 from gymq.data.disk_index import RowDigests
 from gymq.data.jsonl import JsonlFile, atomic_write
 from gymq.data.materialise import MAX_PROBLEMS, Materialisation, report
-from gymq.data.rows import MaterialisedRow, RowError, read_rows
+from gymq.data.rows import RowError
 from gymq.data.run_changes import Change
 from gymq.data.run_configuration import encode_configuration
-from gymq.data.run_files import Appender, Manifest, RunFileError, RunFiles, refused_row
+from gymq.data.run_files import Appender, Manifest, RunFiles, refused_row
 from gymq.failures import InvalidTask
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import MAX_BODY_BYTES, Run
-from gymq.runs.collection.input_checks import MAX_REASONS, check_changes, check_files, refusal, shown_change
+from gymq.runs.collection.input_checks import (
+    MAX_REASONS,
+    check_changes,
+    check_files,
+    other_row,
+    refusal,
+    rows_gone,
+    shown_change,
+)
 from gymq.runs.collection.options import CollectError, CollectOptions
 from gymq.runs.stored_runs import Runs
 
@@ -73,9 +81,6 @@ class RunSetup:
         self.is_resumed = True
         return await self._resume(earlier)
 
-    def _refusal(self, *reasons: Change | str) -> CollectError:
-        return refusal(self._options, *reasons)
-
     async def _resume(self, earlier: Manifest) -> Manifest:
         """Compare a run with the current options, and extend it by the rollouts that are new.
 
@@ -121,18 +126,16 @@ class RunSetup:
         """
         files = self._files
         if not files.materialised.exists() and (is_new_input or resized):
-            raise self._refusal(f"{files.materialised.name} with its rows is gone, and what is asked for changed")
+            gone = f"{files.materialised.name} with its rows is gone, and what is asked for changed"
+            raise refusal(self._options, gone)
         with _replacement(files.materialised) as rows, _replacement(files.failures) as refused:
             with RowDigests() as known:
                 made = await asyncio.to_thread(self._make_known, rows, refused, known)
                 missing, grown_to = known.num_missing, known.grown_to
             if made.first_other:
-                reasons = [change for change in resized if change.name == "agent_name" or not is_new_input]
-                raise self._refusal(*reasons, f"{made.first_other} is another row than before")
+                raise other_row(self._options, resized, made.first_other, is_new_input=is_new_input)
             if missing:
-                gone = f"{missing:,} of its rollouts have no row in {self._dataset.name} any more"
-                smaller = [change for change in resized if _is_smaller(change)]
-                raise self._refusal(*smaller) if smaller else self._refusal(gone)
+                raise rows_gone(self._options, resized, missing, self._dataset)
             await self._check_agents(made.agents)
             await asyncio.to_thread(_append_missing, files.failures, refused)
             manifest = msgspec.structs.replace(
@@ -147,7 +150,7 @@ class RunSetup:
 
     def _make_known(self, rows: Path, refused: Path, known: RowDigests) -> _Materialised:
         if self._files.materialised.exists():
-            for row in self._stored_rows():
+            for row in self._files.rows():
                 known.add(row.task_index, row.rollout_index, row.json)
         return self._materialise(rows, refused, known)
 
@@ -155,22 +158,10 @@ class RunSetup:
         """Return the number of materialised rows and their agents, with file and line that name each first."""
         agents: dict[str, str] = {}
         num_rows = 0
-        for row in self._stored_rows():
+        for row in self._files.rows():
             num_rows += 1
             agents.setdefault(row.agent, f"{self._files.materialised}:{row.line_number}")
         return num_rows, agents
-
-    def _stored_rows(self) -> Iterator[MaterialisedRow]:
-        """Yield the materialised rows of an earlier start.
-
-        Raises:
-            RunFileError: a line is no row, as in a file that was cut.
-        """
-        try:
-            yield from read_rows(JsonlFile(self._files.materialised))
-        except RowError as error:
-            again = "delete this file, and the same command makes it again from the input"
-            raise RunFileError(f"{error}; {again}") from None
 
     async def _record(self, manifest: Manifest) -> None:
         """Store what a cluster is to know of the run, unless it knows it."""
@@ -316,16 +307,6 @@ def _append_missing(path: Path, lines: Path) -> None:
         with closing(Appender(path)) as appender:
             for line in wanted:
                 appender.write(line)
-
-
-def _is_smaller(change: Change) -> bool:
-    """Return whether a changed setting asks for fewer rollouts than before, judging by the numbers alone."""
-    match change.name, change.before, change.now:
-        case "limit", before, now:
-            return now is not None and (before is None or now < before)
-        case "num_repeats", int(before), int(now):
-            return now < before
-    return True
 
 
 def _token_of(output: Path) -> str:
