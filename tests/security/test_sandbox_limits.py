@@ -103,6 +103,14 @@ HOARDS = {
         time.sleep(1)
         held = 3000 * 0.1  # with what the kernel adds to each message
     """,
+    "events that nobody reads": """
+        watching = [libc.inotify_init1(0) for _ in range(128)]
+        for watch in watching: libc.inotify_add_watch(watch, b'.', 0xfff)
+        for number in range(2000):
+            name = 'x' * 240 + str(number)
+            open(name, 'w').close(); os.unlink(name)
+        held = 200 if min(watching) >= 0 else 0
+    """,
     "message queues": """
         held = 0
         for key in range(3000):

@@ -46,15 +46,17 @@ _PIDFD_SEND_SIGNAL, _PIDFD_OPEN = 424, 434
 # bpf, perf_event_open, userfaultfd, kexec_load, kexec_file_load, init_module, finit_module, delete_module,
 # open_by_handle_at, swapon, swapoff, reboot, kcmp, acct, syslog.
 # What holds memory that no process maps, which could not be counted: memfd_create, shmget, msgget, semget, mq_open,
-# vmsplice.
+# vmsplice; inotify_init, inotify_init1, fanotify_init, whose events wait for a reader.
+# What the whole machine has a limited number of: io_setup.
 _REFUSED = {
     "x86_64": "101 310 311 272 308 165 166 155 161 250 248 249 321 298 323 246 320 175 313 176 304 167 168 169 312"
-    " 163 103 319 29 68 64 240 278",
+    " 163 103 319 29 68 64 240 278 253 294 300 206",
     "aarch64": "117 270 271 97 268 40 39 41 51 219 217 218 280 241 282 104 294 105 273 106 265 224 225 142 272 89 116"
-    " 279 194 186 190 180 75",
+    " 279 194 186 190 180 75 26 262 0",
 }
-# io_uring_*, open_tree to fspick, pidfd_getfd, mount_setattr, memfd_secret
-_REFUSED_EVERYWHERE = [425, 426, 427, 428, 429, 430, 431, 432, 433, 438, 442, 447]
+# io_uring_*, open_tree to fspick, pidfd_getfd, mount_setattr, landlock_create_ruleset (rules are such memory too),
+# memfd_secret
+_REFUSED_EVERYWHERE = [425, 426, 427, 428, 429, 430, 431, 432, 433, 438, 442, 444, 447]
 _MOUNT_SETATTR = 442
 _CLONE_FILES, _CLONE_THREAD, _CLONE_NEWUSER = 0x400, 0x10000, 0x10000000
 _AF_UNIX, _AF_INET, _AF_INET6 = 1, 2, 10
