@@ -136,7 +136,7 @@ async def join(
     digest = hashlib.sha256()
     body = bytearray()
     for number in range(parts):
-        part = await js.last(stream, f"{subject}.{number}", timeout_s=timeout_s)
+        part = await js.last_beyond(0, stream, f"{subject}.{number}", timeout_s=timeout_s)
         if part is None:
             raise BadMessage(f"part {number} of {parts} at {subject} is missing")
         digest.update(part.data)

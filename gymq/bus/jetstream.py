@@ -46,6 +46,7 @@ _CURED_BY_TIME = {
     SUBJECT_IN_PROCESS: NOT_STORED,
 }
 
+BEHIND_S = 1.0  # a replica of a stream at most
 BATCH_BYTES = 4 << 20  # of one request of a reader; the server ends a batch there
 
 
@@ -211,7 +212,7 @@ class JetStream:
             BusError: as `publish_with_retry`.
         """
         sequence = await self.publish_if_last(subject, body, last=last, patience_s=patience_s)
-        return await self.last(stream, subject) if sequence is None else Stored(subject, sequence, body)
+        return await self.last_beyond(last, stream, subject) if sequence is None else Stored(subject, sequence, body)
 
     async def last(self, stream: str, subject: str, *, timeout_s: float = 5.0) -> Stored | None:
         """Return the last message that a stream holds on one subject, or None.
@@ -220,6 +221,24 @@ class JetStream:
             NoAnswer: the stream is not available.
         """
         return _stored(await self._get(stream, f".{subject}", b"", timeout_s))
+
+    async def last_beyond(self, sequence: int, stream: str, subject: str, *, timeout_s: float = 5.0) -> Stored | None:
+        """Return the last message on a subject that is known to have one beyond a sequence.
+
+        Any replica of the stream answers, and may be behind what the server has acknowledged: it is asked again.
+
+        Returns:
+            The message; what there is instead if the known one does not appear, since it was removed.
+
+        Raises:
+            NoAnswer: the stream is not available.
+        """
+        give_up = asyncio.get_running_loop().time() + BEHIND_S
+        while True:
+            stored = await self.last(stream, subject, timeout_s=timeout_s)
+            if (stored is not None and stored.sequence > sequence) or asyncio.get_running_loop().time() > give_up:
+                return stored
+            await asyncio.sleep(BEHIND_S / 50)
 
     async def last_of(self, stream: str, subjects_: Sequence[str]) -> dict[str, Stored]:
         """Return the last messages that a stream holds on several subjects, by subject, with one request.

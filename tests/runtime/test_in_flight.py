@@ -227,11 +227,11 @@ async def test_a_rollout_restarts_though_its_agent_learns_only_of_the_push_after
     read = world.bus.js.last
     both_are_stored = asyncio.Event()
 
-    async def late(*arguments: Any) -> Any:
+    async def late(*arguments: Any, **options: Any) -> Any:
         """Read as an agent whose connection was lost during the pushes."""
         if asyncio.current_task() not in pushing:
             await both_are_stored.wait()
-        return await read(*arguments)
+        return await read(*arguments, **options)
 
     monkeypatch.setattr(world.bus.js, "last", late)
     pushing = [world.push("v2", "restart")]

@@ -74,7 +74,7 @@ async def dead_letter_failure(bus: Bus, source: str, task: Task, subject: str, b
         BusError: it was not stored.
     """
     of = task.rollout_id
-    stored = await OutcomeStore(bus).find_outcome(*of)
+    stored = await OutcomeStore(bus).outcome_of(task)
     if stored is None:
         return
     sequence, outcome = stored

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import logging
 from collections import OrderedDict
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import NamedTuple
 
 import zstandard
@@ -89,7 +89,7 @@ class GroupPrefixes:
         subject = subjects.group_prefix(grouped.run, grouped.task_index)
         prefix = self._kept.get(subject)
         if prefix is None or prefix.sha256 != grouped.prefix_sha256:
-            prefix = await self._stored(subject)
+            prefix = await self._stored(subject, is_known=True)
         if prefix is None:
             raise BadMessage(f"the prefix of its group at {subject} is missing")
         if prefix.sha256 != grouped.prefix_sha256:
@@ -99,14 +99,15 @@ class GroupPrefixes:
     async def _store(self, subject: str, prefix: bytes) -> _Prefix:
         """Store a prefix unless there is one; return the one that is stored."""
         await self._js.publish_if_last(subject, _compressor.compress(prefix), last=0, patience_s=PATIENCE_S)
-        stored = await self._stored(subject)
+        stored = await self._stored(subject, is_known=True)
         if stored is None:
             raise BadMessage("it was removed")
         return stored
 
-    async def _stored(self, subject: str) -> _Prefix | None:
+    async def _stored(self, subject: str, *, is_known: bool = False) -> _Prefix | None:
         """Return the prefix that is stored now: a run may have been deleted, and made again under its name."""
-        message = await self._js.last(streams.PARTS, subject, timeout_s=PATIENCE_S)
+        look = partial(self._js.last_beyond, 0) if is_known else self._js.last
+        message = await look(streams.PARTS, subject, timeout_s=PATIENCE_S)
         if message is None:
             return None
         kept = self._kept.get(subject)

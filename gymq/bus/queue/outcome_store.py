@@ -121,6 +121,12 @@ class OutcomeStore:
             None if stored is None else (stored.sequence, await self._outcome(stored, run, task_index, rollout_index))
         )
 
+    async def outcome_of(self, task: Task) -> tuple[int, Outcome] | None:
+        """Return the outcome of a task that has one, with its stream sequence; None if it was removed."""
+        of = task.rollout_id
+        stored = await self._js.last_beyond(task.replaces or 0, streams.ROLLOUTS, subjects.rollout(*of))
+        return None if stored is None else (stored.sequence, await self._outcome(stored, *of))
+
     async def read(self, run: str, *, after: int = 0, batch: int = READ_BATCH) -> AsyncIterator[tuple[int, Outcome]]:
         """Yield the outcomes of a run after a stream sequence, with their sequences, up to now.
 

@@ -190,8 +190,8 @@ class Staleness:
     async def _follow(self, model: str) -> None:
         versions = _Versions()
 
-        async def on_push(_message: Msg) -> None:
-            await self._read_with_retries(model, versions)
+        async def on_push(message: Msg) -> None:
+            await self._read_with_retries(model, versions, pushed=int((message.headers or {}).get("Nats-Sequence", 1)))
 
         async def on_hold(message: Msg) -> None:
             try:
@@ -224,9 +224,14 @@ class Staleness:
         for model, versions in list(self._models.items()):
             await self._read_with_retries(model, versions)
 
-    async def _read_with_retries(self, model: str, versions: _Versions) -> None:
+    async def _read_with_retries(self, model: str, versions: _Versions, *, pushed: int = 0) -> None:
         with suppress(BusError):  # the connection is closed for good
-            await self._bus.retry_read(lambda: self._read(model, versions))
+            await self._bus.retry_read(lambda: self._read(model, versions, pushed=pushed))
 
-    async def _read(self, model: str, versions: _Versions) -> None:
-        versions.learn(await self._js.last(streams.WEIGHTS, subjects.weights(model)))
+    async def _read(self, model: str, versions: _Versions, *, pushed: int = 0) -> None:
+        """Read the newest weights; `pushed` is the sequence of some that were stored."""
+        subject = subjects.weights(model)
+        if pushed:
+            versions.learn(await self._js.last_beyond(pushed - 1, streams.WEIGHTS, subject))
+        else:
+            versions.learn(await self._js.last(streams.WEIGHTS, subject))
