@@ -84,8 +84,8 @@ class Provider(Endpoint):
     def _of_provider(self, url: str, error: openai.APIError) -> Exception:
         """Return an error of the library as an endpoint's answer with its status, which decides about further tries."""
         status = getattr(error, "status_code", None) or _STATUS_UNKNOWN
-        response = getattr(error, "response", None)
-        headers = dict(response.headers) if response is not None else {}
+        given = getattr(error, "litellm_response_headers", None) or {}  # those of `error.response` may be made up
+        headers = {name.title(): value for name, value in given.items()}
         is_full = isinstance(error, litellm.ContextWindowExceededError)
         body = {"error": {"message": error.message, "code": _CONTEXT_FULL if is_full else ""}}
         return self._error(url, Head(int(status), "", headers), msgspec.json.encode(body))

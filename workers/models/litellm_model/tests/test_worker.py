@@ -104,6 +104,16 @@ PROVIDERS: dict[str, tuple[str, tuple[str, str], list[str], dict[str, Any]]] = {
 
 
 @needs_library
+@pytest.mark.parametrize("model", ["openai/gpt-4o", "anthropic/claude-sonnet-4-5", "gemini/gemini-2.5-flash"])
+async def test_a_provider_is_left_alone_for_as_long_as_it_wants(
+    start: Start, server: MockServer, waits: list[float], model: str
+) -> None:
+    server.answers = [error("429 Too Many Requests", "slow down", Retry_After="2"), as_json(PROVIDERS[model][3])]
+    await ask(await start(model))
+    assert [wait > 2.0 for wait in waits] == [True]  # alone, the first wait is 1 s at most
+
+
+@needs_library
 @pytest.mark.parametrize("model", PROVIDERS)
 async def test_a_provider_is_asked_in_its_own_dialect(start: Start, server: MockServer, model: str) -> None:
     path, (header, value), place_of_limit, answer = PROVIDERS[model]
