@@ -212,6 +212,7 @@ class Rollout(RolloutCalls):
         for version in generated.policy_versions or [""]:
             if version not in self._policy_versions:
                 self._policy_versions.append(version)
+        self.check_staleness()  # at the end, another update may hide that the rollout crossed this one
         response = checked_response(generated.response, params["input"])
         self._usage = responses.add_usage(self._usage, response.get("usage"))
         self._envelope = response

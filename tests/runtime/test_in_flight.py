@@ -10,7 +10,7 @@ import pytest
 
 import gymq
 from gymq.bus import Bus
-from gymq.bus.discovery import ServiceListing
+from gymq.bus.discovery import ServiceListing, find_workers
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.serving import Server
 from gymq.bus.weights import Pushed, holding, push
@@ -409,3 +409,67 @@ async def test_a_push_that_is_taken_back_starts_no_rollout_over_again(world: Wor
     world.policy.type()
     outcome = await rolling
     assert (versions(outcome), outcome.attempt) == (["v1"] * (2 * TOKENS), 0)
+
+
+async def test_a_rollout_that_restarts_has_no_tokens_of_a_replica_that_refused_the_update(world: World) -> None:
+    await world.push("v1", "continue")
+    await world.push("v2", "restart")
+    world.policy.type(TOKENS)
+    rolling = world.rollout()
+    await world.until_sampled(TOKENS)
+    await until(lambda: world.agent.asked == 2)
+    world.policy.policy_version = "v1"  # as if another replica took the second turn
+    world.policy.type(TOKENS)
+    await world.until_sampled(2 * TOKENS)
+    world.policy.policy_version = "v2"
+    world.policy.type()
+    assert versions(await rolling) == ["v2"] * (2 * TOKENS)
+
+
+async def test_a_rollout_that_crossed_an_update_starts_over_though_it_ends_after_the_next(world: World) -> None:
+    verifying, may_end = asyncio.Event(), asyncio.Event()
+    respond = world.agent.converse
+
+    async def linger(rollout: gymq.Rollout, session: gymq.Session) -> None:
+        await respond(rollout, session)
+        if world.agent.asked == 2:
+            verifying.set()
+            await may_end.wait()
+
+    world.agent.converse = linger  # type: ignore[method-assign]
+    await world.push("v1", "continue")
+    rolling = world.rollout()
+    world.policy.type(TOKENS + 1)
+    await world.until_sampled(TOKENS + 1)
+    await world.push("v2", "finish", deadline_s=0.5)
+    world.policy.type()
+    await asyncio.wait([asyncio.ensure_future(verifying.wait()), rolling], return_when=asyncio.FIRST_COMPLETED)
+    if not rolling.done():
+        await world.push("v3", "finish", deadline_s=0.5)
+    may_end.set()
+    outcome = await rolling
+    assert len(set(versions(outcome))) == 1
+
+
+async def test_an_agent_that_is_slow_to_answer_may_finish_its_rollouts(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await world.push("v1", "continue")
+    rolling = world.rollout()
+    world.policy.type(1)
+    await world.until_sampled(1)
+    num_looks = 0
+
+    async def missed(*arguments: Any, **options: Any) -> list[dict[str, Any]]:
+        nonlocal num_looks
+        num_looks += 1
+        found = await find_workers(*arguments, **options)
+        return [stats for stats in found if stats["name"] != world.name or num_looks != 2]
+
+    monkeypatch.setattr(holding, "find_workers", missed)
+    pushing = world.push("v2", "finish")
+    await until(lambda: num_looks > 2 or pushing.done())
+    world.policy.type()
+    outcome = await rolling
+    assert (versions(outcome), outcome.attempt) == (["v1"] * (2 * TOKENS), 0)
+    await pushing

@@ -25,6 +25,7 @@ log = logging.getLogger("gymq.weights")
 REPEAT_S = 1.0
 EXPIRES_S = 5.0  # without a repetition
 LOOK_S = 0.3  # for workers to answer each time that they are asked
+GONE_S = 3.0  # without an answer
 
 
 class _Begun(msgspec.Struct):
@@ -64,13 +65,17 @@ async def until_finished(bus: Bus, model: str, deadline_s: float) -> None:
     """Wait until the rollouts of a model that were begun have ended, for so many seconds at most.
 
     Agents are asked until each has heard that rollouts are held back and has none in flight. One that dies meanwhile
-    is not waited for; a rollout of it that is resumed after the update starts over.
+    is waited for until it has not answered for `GONE_S`; a rollout of it that is resumed after the update starts over.
     """
     loop = asyncio.get_running_loop()
     give_up = loop.time() + deadline_s
-    while loop.time() < give_up:
-        agents = [begun for stats in await find_workers(bus, wait_s=LOOK_S) if (begun := _begun_of(stats, model))]
-        if all(agent.is_held and not agent.num_begun for agent in agents):
+    agents: dict[tuple[str, str], tuple[float, _Begun]] = {}  # what each has answered last, and when
+    while (now := loop.time()) < give_up:
+        for stats in await find_workers(bus, wait_s=LOOK_S):
+            if (begun := _begun_of(stats, model)) is not None:
+                agents[stats["name"], stats["id"]] = now, begun
+        alive = [begun for at, begun in agents.values() if at > now - GONE_S]
+        if all(begun.is_held and not begun.num_begun for begun in alive):
             return
     log.warning("%s: rollouts have not finished within %g s; they start over", model, deadline_s)
 

@@ -124,10 +124,11 @@ class StalenessLimit:
         known = self._versions
         if known.newest is None or not policy_versions:
             return
-        first, last = known.behind(policy_versions[0]), known.behind(policy_versions[-1])
-        if known.restarted is not None and first > known.behind(known.restarted):
+        behind = [known.behind(version) for version in policy_versions]
+        first, oldest = behind[0], max(behind)  # a later reply may be of a replica that refused an update
+        if known.restarted is not None and oldest > known.behind(known.restarted):
             raise Superseded(policy_versions, known.restarted, "restart")
-        if known.finished is not None and first > known.behind(known.finished) >= last:
+        if known.finished is not None and oldest > known.behind(known.finished) >= min(behind):
             raise Superseded(policy_versions, known.finished, "finish")
         if self._limit is not None and first > self._limit:
             raise Stale(first, self._limit, policy_versions[0], known.newest)
