@@ -167,7 +167,9 @@ async def varied_groups(
 async def _while_varied(run: TrainingRun, example: Row, sizes: Sequence[int], options: Mapping[str, Any]) -> Group:
     """Return a group of the last size, or of the first one at which it does not vary."""
     for size in sizes:
-        group = await _one(run, example, {**options, "num_samples": size})
+        # A surplus is cut for good, and the rest of the group with it.
+        surplus = {} if size == sizes[-1] else {"num_surplus": 0}
+        group = await _one(run, example, {**options, "num_samples": size, **surplus})
         if not _varies(group):
             break
     return group
@@ -192,11 +194,13 @@ async def rollouts_until_known(
         narrower_than: how wide the 95 % interval of the pass rate may be.
         at_once: rollouts that are added to a group at a time.
         most: rollouts of a group at most.
-        options: of `TrainingRun.run_rollouts`, for all groups.
+        options: of `TrainingRun.run_rollouts`, for all groups; not `num_surplus`, which would end a task for good.
 
     Raises:
         TrainerError, RowError, BusError: as `run_rollouts` does.
     """
+    if "num_surplus" in options:
+        raise TrainerError("num_surplus cannot be used here: what is cut of a task's rollouts is not made later")
     if not (0.0 < narrower_than < 1.0 and 1 <= at_once <= most):
         given = f"narrower_than={narrower_than:g}, at_once={at_once}, most={most}"
         raise TrainerError(f"{given}: narrower_than must be between 0 and 1, at_once from 1 to most")

@@ -165,3 +165,16 @@ async def test_leaving_the_loop_asks_for_no_more_groups(
     await groups.aclose()
     hold.set()
     assert not any("say 2" in str(body["messages"]) for body in world.engine.requests)
+
+
+async def test_a_surplus_does_not_cancel_the_rest_of_a_group_that_varies(
+    world: World, training: TrainingRun, alternating: Alternating
+) -> None:
+    rows = rows_of(world, {"varies": True})
+    (group,) = await collected(varied_groups(training, rows, 1, first=2, num_samples=6, num_surplus=2))
+    assert group.is_complete
+
+
+async def test_a_task_that_may_need_more_rollouts_has_no_surplus(world: World, training: TrainingRun) -> None:
+    with pytest.raises(TrainerError, match="num_surplus cannot be used here"):
+        await collected(rollouts_until_known(training, [], narrower_than=0.1, num_surplus=2))
