@@ -250,15 +250,16 @@ class PendingGroup:
 
     def _end_of(self, outcome: Outcome) -> Sample | SampleFailed:
         index = outcome.rollout_index
+        row = self.rows[index].json
+        is_readable = isinstance(outcome, VerifiedRollout) or outcome.failure_class is not FailureClass.NOT_STORABLE
+        if is_readable and outcome.row != row and digest_of(parse_object(outcome.row)) != digest_of(parse_object(row)):
+            raise TrainerError(
+                f"task {self.task_index} of run {outcome.run} is stored with another row: give a new row a new "
+                f"`{TASK_INDEX}`, or the run a new name"
+            )
         try:
             if not isinstance(outcome, VerifiedRollout):
                 raise status_error(outcome)
-            row = self.rows[index].json
-            if outcome.row != row and digest_of(parse_object(outcome.row)) != digest_of(parse_object(row)):
-                raise TrainerError(
-                    f"task {self.task_index} of run {outcome.run} is stored with another row: give a new row a new "
-                    f"`{TASK_INDEX}`, or the run a new name"
-                )
             result = result_fields(outcome, self.on_untrainable)
         except StatusError as error:
             return SampleFailed(index, error.failure_class, error.message, error.status)

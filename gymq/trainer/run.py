@@ -194,11 +194,13 @@ class TrainingRun:
         if self._pending.setdefault(index, pending) is not pending:
             raise TrainerError(f"task {index} of run {self.run} is already being awaited")
         try:
-            await self._check_served(pending.rows[0].agent)
             await self._read(pending)
             pending.expect(self._queued.get(index, {}))
+            to_submit = list(pending.to_submit())
+            if not pending.is_complete:
+                await self._check_served(pending.rows[0].agent)
             async with asyncio.TaskGroup() as submitting:
-                for row, replaces in pending.to_submit():
+                for row, replaces in to_submit:
                     submitting.create_task(self._submit(row, replaces, len(pending.rows), settings))
             await self._wait(pending)
         except ExceptionGroup as errors:

@@ -359,3 +359,31 @@ async def test_an_agent_that_does_not_run_is_named(training: TrainingRun, exampl
 def test_the_name_of_a_run_is_checked() -> None:
     with pytest.raises(TrainerError, match="run"):
         TrainingRun(None, "my run")  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("no_patience")
+async def test_stored_groups_need_no_agent(
+    training: TrainingRun, world: World, examples: Examples, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = examples(1)
+    await collected(training.run_rollouts(rows))
+
+    async def none_runs(*_: object, **__: object) -> bool:
+        return False
+
+    monkeypatch.setattr("gymq.trainer.run.is_running", none_runs)
+    resumed = await TrainingRun.connect(world.url, run, model=world.name("policy"))
+    (group,) = await collected(resumed.run_rollouts(rows))
+    await resumed.close()
+    assert group.is_complete
+
+
+async def test_failures_of_another_row_are_not_those_of_this_one(
+    training: TrainingRun, world: World, examples: Examples
+) -> None:
+    rows = examples(1)
+    world.engine.turn = lambda body: (400, {"error": {"message": "no"}})
+    (group,) = await collected(training.run_rollouts(rows))
+    assert group.failures
+    with pytest.raises(TrainerError, match="another row"):
+        await collected(training.run_rollouts(examples(1, subject="history")))
