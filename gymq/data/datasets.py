@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +54,21 @@ class Dataset:
         Raises:
             JsonlError: a file cannot be read, or a row has no JSON form.
         """
+        return self.lines()
+
+    def lines(self, refuse: Callable[[str], None] | None = None) -> Iterator[bytes]:
+        """Yield the rows as lines of JSON.
+
+        Args:
+            refuse: called with a sentence about each row that has no JSON form, for which an empty line is yielded;
+                None: such a row is an error.
+
+        Raises:
+            JsonlError: a file cannot be read.
+        """
         for file in self.files:
             if file.suffix in _COLUMNAR:
-                yield from _lines_of_table(file)
+                yield from _lines_of_table(file, refuse)
             else:
                 yield from JsonlFile(file)
 
@@ -145,7 +157,7 @@ def _saved_to_disk(folder: Path) -> list[Path]:
 # Rows of tables -------------------------------------------------------------------------------------------------------
 
 
-def _lines_of_table(file: Path) -> Iterator[bytes]:
+def _lines_of_table(file: Path, refuse: Callable[[str], None] | None) -> Iterator[bytes]:
     try:
         import pyarrow  # type: ignore[import-untyped]
     except ImportError:
@@ -156,7 +168,14 @@ def _lines_of_table(file: Path) -> Iterator[bytes]:
             for start in range(0, batch.num_rows, ROWS_AT_ONCE):
                 for row in batch.slice(start, ROWS_AT_ONCE).to_pylist(maps_as_pydicts="strict"):
                     number += 1
-                    yield _line(row, f"{file}: row {number}")
+                    try:
+                        line = _line(row, f"{file}: row {number}")
+                    except DatasetError as error:
+                        if refuse is None:
+                            raise
+                        refuse(str(error))
+                        line = b""
+                    yield line
     except FileNotFoundError:
         raise DatasetError(f"{file}: file not found") from None
     except (OSError, pyarrow.ArrowException, UnicodeDecodeError) as error:

@@ -114,6 +114,8 @@ class Materialisation:
         """
         problems: list[str] = []
         for number, line in enumerate(islice(source, self._options.limit or None), 1):
+            if not line:
+                continue  # the data set has refused it
             try:
                 rows = self._rows_of_line(line, number)
             except (RowError, JsonlError, PromptError, RecursionError) as error:

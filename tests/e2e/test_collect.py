@@ -684,6 +684,27 @@ async def test_a_row_that_cannot_be_used_costs_itself(desk: Desk, bad: bytes, me
     assert len(keys(desk.output)) == 4
 
 
+async def test_a_row_of_a_table_without_json_form_costs_itself(desk: Desk) -> None:
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    rows = [{"responses_create_params": json.dumps(row(name)["responses_create_params"])} for name in "abc"]
+    bounds = (1.0, float("inf"), 2.0)
+    table = [found | {"bound": bound} for found, bound in zip(rows, bounds, strict=True)]
+    desk.input = desk.input.with_suffix(".parquet")
+    parquet.write_table(pyarrow.Table.from_pylist(table), desk.input)
+    sentences: list[str] = []
+    progress = await desk.collect(report=sentences.append)
+    assert (progress.done, progress.total, progress.refused) == (2, 2, 1)
+    problem = f"{desk.input}: row 2: column bound: contains an infinite number, which has no JSON form"
+    assert problem in sentences
+    (failure,) = read(desk.files.failures)
+    assert failure["_ng_failure_message"] == problem
+    with pytest.raises(RowError, match="row 2: column bound"):
+        await desk.collect(strict_rows=True, overwrite=True)
+    parquet.write_table(pyarrow.Table.from_pylist(table[1:2]), desk.input)
+    with pytest.raises(RowError, match="row 1: column bound"):
+        check_paths(desk.collection(overwrite=True)._options)
+
+
 async def test_a_row_that_no_message_can_hold_costs_itself(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gymq.runs.collection.run_setup.MAX_ROW_BYTES", 2000)
     desk.write_input([row("a"), row("b" * 2000), row("c")])

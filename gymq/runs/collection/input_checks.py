@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
 from gymq.data.datasets import Dataset, DatasetError
@@ -97,7 +97,8 @@ def check_rows(manifest: Manifest, dataset: Dataset, options: CollectOptions, re
     with RowDigests() as known, Materialisation(options.materialise) as materialisation:
         for row in files.rows():
             known.add(row.task_index, row.rollout_index, row.json)
-        for row in materialisation.rows(dataset, lambda _number, _problem: None):
+        lines = DatasetLines(dataset, lambda _: None)
+        for row in materialisation.rows(lines, lambda _number, _problem: None):
             if not known.find(row.task_index, row.rollout_index, row.json):
                 raise other_row(options, resized, f"{dataset.name}:{row.line_number}", is_new_input=True)
         if known.num_missing:
@@ -135,8 +136,10 @@ def check_first_rows(dataset: Dataset, options: CollectOptions) -> None:
         RowError, JsonlError: the first rows cannot be used.
     """
     problems: dict[int, str] = {}
+    without_form: list[str] = []
+    lines = DatasetLines(dataset, without_form.append, MAX_PROBLEMS)
     with Materialisation(options.materialise) as materialisation:
-        for row in materialisation.rows(_FirstLines(dataset, MAX_PROBLEMS), problems.__setitem__):
+        for row in materialisation.rows(lines, problems.__setitem__):
             try:
                 if options.check_row is not None and row.line_number not in problems:
                     options.check_row(row.agent, row.json)
@@ -144,21 +147,29 @@ def check_first_rows(dataset: Dataset, options: CollectOptions) -> None:
                 problems[row.line_number] = error.message
             if row.line_number not in problems:
                 return
-    if problems:
-        raise RowError(report([f"{dataset.name}:{number}: {problem}" for number, problem in sorted(problems.items())]))
+    told = [f"{dataset.name}:{number}: {problem}" for number, problem in sorted(problems.items())]
+    if told or without_form:
+        raise RowError(report([*without_form, *told]))
     raise CollectError(f"{dataset.name} has no rows")
 
 
-class _FirstLines:
-    """The first lines of a data set."""
+class DatasetLines:
+    """The lines of a data set, without the rows that have no JSON form."""
 
-    def __init__(self, dataset: Dataset, count: int) -> None:
+    def __init__(self, dataset: Dataset, refuse: Callable[[str], None], count: int | None = None) -> None:
+        """Prepare to read.
+
+        Args:
+            refuse: called with a sentence about each row that has no JSON form.
+            count: lines from the start; None: all.
+        """
         self.name = dataset.name
         self._dataset = dataset
+        self._refuse = refuse
         self._count = count
 
     def __iter__(self) -> Iterator[bytes]:
-        return islice(self._dataset, self._count)
+        return islice(self._dataset.lines(self._refuse), self._count)
 
 
 def shown_change(change: Change | str, options: CollectOptions) -> str:

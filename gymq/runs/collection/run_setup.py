@@ -28,6 +28,7 @@ from gymq.protocol.codec import encode
 from gymq.protocol.messages import MAX_BODY_BYTES, Run
 from gymq.runs.collection.input_checks import (
     MAX_REASONS,
+    DatasetLines,
     check_changes,
     check_files,
     other_row,
@@ -227,7 +228,9 @@ class RunSetup:
             materialisation = stack.enter_context(Materialisation(self._options.materialise))
 
             def refuse(line_number: int, problem: str) -> None:
-                message = f"{self._dataset.name}:{line_number}: {problem}"
+                note(f"{self._dataset.name}:{line_number}: {problem}")
+
+            def note(message: str) -> None:
                 if self._options.strict_rows:
                     raise RowError(message)
                 made.num_refused += 1
@@ -237,7 +240,8 @@ class RunSetup:
 
             refused_line = checked_line = 0
             check_row = self._options.check_row
-            for row in materialisation.rows(self._dataset, None if self._options.strict_rows else refuse):
+            lines = DatasetLines(self._dataset, note)
+            for row in materialisation.rows(lines, None if self._options.strict_rows else refuse):
                 if row.line_number == refused_line:
                     continue
                 if len(row.json) > MAX_ROW_BYTES:
