@@ -93,6 +93,16 @@ HOARDS = {
             end.close()
         time.sleep(1)
     """,
+    "datagrams that nobody reads": """
+        held, receivers = 0, []
+        for number in range(200):
+            receivers.append(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
+            receivers[-1].bind(b'\\0of-%d' % number)
+            for _ in range(10):
+                with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as end:
+                    held += end.sendto(bytes(200_000), b'\\0of-%d' % number) / 2**20
+        time.sleep(1)
+    """,
     "small messages over the network that nobody accepts": """
         listening = socket.create_server(('127.0.0.1', 0), backlog=4096)
         for _ in range(3000):

@@ -12,6 +12,7 @@ _MAX_DESCRIPTORS = 256  # of a process
 _MOST_PASSES = 1000  # to stop those who start others and each other again
 _UNIX_SOCKETS = "/proc/net/unix"
 _QUEUES = ("/proc/net/tcp", "/proc/net/tcp6", "/proc/net/udp", "/proc/net/udp6")
+_DATAGRAM, _MOST_DATAGRAMS = b"0002", 11  # that wait in one socket, each from another one that may be closed by now
 _EMPTY_STATES = (b"05", b"06")  # FIN_WAIT2, TIME_WAIT: of a closed connection only the addresses are left
 
 
@@ -40,7 +41,8 @@ def use_too_much_memory(everybody: list[int], limit: int, others: int = 0) -> bo
 def socket_bytes(everybody: list[int]) -> int:
     """Return the most that the kernel may hold in the sockets of these processes, and in those of their own network.
 
-    A connection that nobody accepted, and a socket on its way to another process, belong to no process.
+    A connection that nobody accepted, a datagram of a socket that is closed, and a socket on its way to another process
+    belong to no process.
     """
     sockets: set[str] = set()
     hidden = 0
@@ -59,11 +61,11 @@ def socket_bytes(everybody: list[int]) -> int:
                 continue
             if target.startswith("socket:"):
                 sockets.add(target)
-    ownerless = queued = 0
+    unseen = queued = 0
     if sockets and os.getpid() == 1:  # otherwise the network is the machine's, and the program has pairs only
-        in_network, ownerless, queued = _network()
+        in_network, unseen, queued = _network()
         sockets |= in_network
-    return (len(sockets) + hidden + ownerless) * _SOCKET_BYTES + queued
+    return (len(sockets) + hidden + unseen) * _SOCKET_BYTES + queued
 
 
 def pids() -> list[int]:
@@ -171,20 +173,22 @@ def _sum_of(path: str, names: tuple[bytes, ...]) -> int:
 
 
 def _network() -> tuple[set[str], int, int]:
-    """Return the Unix sockets of this network, how many sockets no process has, and the bytes queued in the others."""
+    """Return the Unix sockets of this network, how many more there may be, and the bytes queued in others."""
     found: set[str] = set()
-    ownerless = queued = 0
+    unseen = queued = 0
     for row in _rows(_UNIX_SOCKETS, 7):
+        if row[4] == _DATAGRAM:
+            unseen += _MOST_DATAGRAMS
         if row[6] == b"0":
-            ownerless += 1
+            unseen += 1
         else:
             found.add(f"socket:[{row[6].decode()}]")
     for table in _QUEUES:
         for row in _rows(table, 10):
             sent, _, received = row[4].partition(b":")
             queued += int(sent, 16) + int(received, 16)
-            ownerless += row[9] == b"0" and row[3] not in _EMPTY_STATES
-    return found, ownerless, queued
+            unseen += row[9] == b"0" and row[3] not in _EMPTY_STATES
+    return found, unseen, queued
 
 
 def _rows(table: str, columns: int) -> list[list[bytes]]:
