@@ -103,9 +103,9 @@ class Attempts:
                             verdict = await run_to_verdict(self.agent, rollout)
                     rollout.check_staleness()
                     return work.verified(verdict), work.journal
-                except (BusError, Settled):
+                except Settled:
                     raise
-                except asyncio.CancelledError:  # this process hands the task over
+                except (BusError, asyncio.CancelledError):  # another process may have the task next
                     if work.journal is not None:
                         await work.journal.survived()
                     raise
@@ -171,7 +171,7 @@ class Attempts:
                     await journal.take_over()
                     # The process before may have finished it and dropped the journal before it was fenced off.
                     await self._check_unsettled(work.task)
-                except asyncio.CancelledError:
+                except (BusError, asyncio.CancelledError):
                     await journal.survived()
                     raise
                 if journal.attempt:

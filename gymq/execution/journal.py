@@ -75,7 +75,7 @@ class Journal:
         self._new: list[asyncio.Future[None]] = []  # new replies that let those go first
         self._writing = asyncio.Lock()
         self._writes: set[asyncio.Task[None]] = set()  # of what cancelled calls left
-        self._maybe_stored: list[bytes] = []  # entries whose writers were cancelled: the last one may be stored
+        self._maybe_stored: list[bytes] = []  # entries whose writers heard no answer: the last one may be stored
         self._failed: BusError | None = None
         self.attempt = 0
         self.session: str | None = None  # where the rollout's session was moved to
@@ -343,7 +343,7 @@ class Journal:
                 newest = await self._js.publish_or_last(
                     streams.JOURNAL, self._subject, body, last=self._last_sequence, patience_s=PATIENCE_S
                 )
-            except asyncio.CancelledError:
+            except (BusError, asyncio.CancelledError):
                 self._maybe_stored.append(body)
                 raise
             if newest is not None and newest.data == body:

@@ -3,12 +3,13 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
 import gymq
 from gymq.agent import Rollout
-from gymq.bus import Bus, streams
+from gymq.bus import Bus, BusError, streams
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.quarantine import Quarantine, Suspect, SuspectCalls
 from gymq.execution import attempts as attempts_module
@@ -303,6 +304,38 @@ async def at_work(bus: Bus, run: str, agent: type[gymq.Agent] = Waiting) -> Asyn
 async def test_a_process_that_stops_does_not_blame_its_suspect(bus: Bus, run: str) -> None:
     async with at_work(bus, run) as suspect:
         assert not suspect.is_cleared
+    await deliver(bus, run)
+
+
+class Cut(gymq.Agent):
+    """Loses the server."""
+
+    async def run(self, rollout: Rollout) -> Verdict:
+        raise BusError("no answer")
+
+
+async def test_a_process_that_loses_the_server_does_not_blame_its_suspect(bus: Bus, run: str) -> None:
+    suspect = await suspect_of_a_new_process()
+    attempts = Attempts(bus, Calls(bus), Cut(name="agent"), worker="worker")
+    with pytest.raises(BusError, match="no answer"):
+        await attempts.outcome(task_of(run), 3, suspect)
+    await deliver(bus, run)
+
+
+async def test_a_first_entry_without_an_answer_does_not_blame_the_suspect(
+    bus: Bus, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = bus.js.publish_or_last
+
+    async def store_without_an_answer(*arguments: Any, **options: Any) -> None:
+        await store(*arguments, **options)
+        monkeypatch.setattr(bus.js, "publish_or_last", store)
+        raise BusError("no answer")
+
+    monkeypatch.setattr(bus.js, "publish_or_last", store_without_an_answer)
+    attempts = Attempts(bus, Calls(bus), Cut(name="agent"), worker="worker")
+    with pytest.raises(BusError, match="no answer"):
+        await attempts.outcome(task_of(run), 3, await suspect_of_a_new_process())
     await deliver(bus, run)
 
 
