@@ -176,6 +176,7 @@ def test_no_rows_are_an_error(tmp_path):
     ("arguments", "said"),
     [
         ({"repeats": 0}, "^repeats: must be at least 1, not 0$"),
+        ({"concurrency": 0}, "^concurrency: must be at least 1, not 0$"),
         ({"sampling": {"temprature": 1}}, "temperature"),
         ({"sampling": {"temperature": "hot"}}, "temperature"),
     ],

@@ -146,6 +146,8 @@ async def acollect(
         CollectError: the run cannot be started, or resumed, or the endpoint of a model refuses the first request.
         RowError, JsonlError: none of the first rows can be used.
     """
+    if concurrency < 1:
+        raise ValueError(f"concurrency: must be at least 1, not {concurrency}")
     report = say if progress else None
     made_of_rows = _materialise_options(repeats, limit, sampling)
     setup = read_setup(environment, model=model, model_name=model_name, options=options)
