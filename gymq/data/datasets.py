@@ -32,10 +32,11 @@ class DatasetError(JsonlError):
 class Dataset:
     """The rows of a data set as lines of JSON, in order. It can be read again from the start."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, of_a_list: bool = False) -> None:
         """Find the files of a data set.
 
         Args:
+            of_a_list: whether the file has the rows of a list in Python, whose places messages name.
             path: a name of the Hugging Face Hub such as `hf:OWNER/NAME:SPLIT`; a file; a folder with the files of one
                 split, or one that `datasets.Dataset.save_to_disk` wrote; or `FOLDER/SPLIT` for the files of a split in
                 a folder. As with configurations, anything that is not in the current folder is looked for among the
@@ -45,8 +46,13 @@ class Dataset:
             DatasetError, HubError: the data set does not exist or is ambiguous, or the Hub cannot be reached.
         """
         self.path = path
-        self.name = str(path)
+        self.name = "rows" if of_a_list else str(path)
         self.files = _files_of(path)
+        self._of_a_list = of_a_list
+
+    def place(self, number: int) -> str:
+        """Return the place of a row, counted from 1, for messages."""
+        return f"{self.name}[{number - 1}]" if self._of_a_list else f"{self.name}:{number}"
 
     def __iter__(self) -> Iterator[bytes]:
         """Yield the rows as lines of JSON.

@@ -316,7 +316,7 @@ def test_a_refused_key_is_an_error_before_a_cluster_starts(folder: Path, endpoin
 
 
 def test_rows_are_checked_against_the_class_of_the_program(folder: Path, endpoint: Endpoint) -> None:
-    with pytest.raises(gymq.GymqError, match=r"rows.jsonl:1: row does not fit Letters: answer: missing"):
+    with pytest.raises(gymq.GymqError, match=r"^rows\[0\]: row does not fit Letters: answer: missing"):
         gymq.collect(Letters, [{"prompt": "first letter"}], model=endpoint.url, model_name="alpha", progress=False)
     assert endpoint.prompts == []
     assert not (folder / ".gymq").exists()

@@ -171,6 +171,7 @@ async def acollect(
             overwrite=overwrite,
             check_row=RowTypes(setup.config, setup.made).check,
             max_failures=None if max_failures is None else MaxFailures.parse(str(max_failures)),
+            rows_of_a_list=not isinstance(rows, str | Path),
             wording=IN_PYTHON,
         )
         check_paths(collect_options)

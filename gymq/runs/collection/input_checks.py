@@ -35,7 +35,7 @@ def check_files(options: CollectOptions) -> Dataset:
             f"a rollout may take between 0 and {MAX_TIMEOUT_S} seconds, not {options.rollout_timeout_s:g}"
         )
     try:
-        dataset = Dataset(options.input)
+        dataset = Dataset(options.input, of_a_list=options.rows_of_a_list)
     except (DatasetError, HubError) as error:
         raise CollectError(str(error)) from None
     if options.output.resolve() in [file.resolve() for file in dataset.files]:
@@ -147,7 +147,7 @@ def check_first_rows(dataset: Dataset, options: CollectOptions) -> None:
                 problems[row.line_number] = error.message
             if row.line_number not in problems:
                 return
-    told = [f"{dataset.name}:{number}: {problem}" for number, problem in sorted(problems.items())]
+    told = [f"{dataset.place(number)}: {problem}" for number, problem in sorted(problems.items())]
     if told or without_form:
         raise RowError(report([*without_form, *told]))
     raise CollectError(f"{dataset.name} has no rows")

@@ -58,6 +58,7 @@ class CollectOptions:
     priority: Priority | None = None  # None: as it is stored, or normal
     max_staleness: int | None = None  # updates of the policy while a rollout is made
     token_ids: TokenForm = "full"  # in the files
+    rows_of_a_list: bool = False  # the input has the rows of a list in Python
     wording: Wording = ON_COMMAND_LINE
 
     def given(self) -> dict[str, Any]:

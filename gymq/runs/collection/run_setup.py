@@ -228,7 +228,7 @@ class RunSetup:
             materialisation = stack.enter_context(Materialisation(self._options.materialise))
 
             def refuse(line_number: int, problem: str) -> None:
-                note(f"{self._dataset.name}:{line_number}: {problem}")
+                note(f"{self._dataset.place(line_number)}: {problem}")
 
             def note(message: str) -> None:
                 if self._options.strict_rows:
@@ -255,10 +255,10 @@ class RunSetup:
                         refuse(row.line_number, str(error))
                         refused_line = row.line_number
                         continue
-                    made.agents[row.agent] = f"{self._dataset.name}:{row.line_number}"
+                    made.agents[row.agent] = self._dataset.place(row.line_number)
                 num_known = 0 if known is None else known.num_missing
                 if known is not None and not known.find(row.task_index, row.rollout_index, row.json):
-                    made.first_other = f"{self._dataset.name}:{row.line_number}"
+                    made.first_other = self._dataset.place(row.line_number)
                     return made
                 is_known = known is not None and known.num_missing < num_known
                 if check_row is not None and not is_known and row.line_number != checked_line:
