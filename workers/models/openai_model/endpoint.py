@@ -41,15 +41,16 @@ _SHORTEST_SECRET = 4  # shorter ones protect nothing, and cutting them out would
 _QUOTA_USED_UP = "insufficient_quota"
 _UNKNOWN_PATH = frozenset({404, 405, 501})
 
+_TOP_UP = "the quota of the key is used up: raise it, or set another key"
 # What to do about an answer that no request of this configuration will change.
 _CURES = {
     401: "the key is refused: set GYMQ_MODEL_API_KEY (or OPENAI_API_KEY), or the key in the configuration",
+    402: _TOP_UP,  # how OpenRouter and DeepSeek say it
     403: "the key may not do this: set another GYMQ_MODEL_API_KEY (or OPENAI_API_KEY), or key in the configuration",
     404: "no such path or model there: check the URL and the model's name",
     405: "check the URL",
     501: "check the URL",
 }
-_TOP_UP = "the quota of the key is used up: raise it, or set another key"
 
 _decode = msgspec.json.Decoder().decode
 
@@ -315,8 +316,9 @@ def _reason_and_code(parsed: Any, text: str) -> tuple[str, str]:
     if not isinstance(error, dict):
         return error if isinstance(error, str) else text, ""
     message = error.get("message") or error.get("detail")
-    code = error.get("code") or error.get("type")
-    return message if isinstance(message, str) else text, code if isinstance(code, str) else ""
+    # Some gateways repeat the status as the code.
+    code = next((code for name in ("code", "type") if (code := error.get(name)) and isinstance(code, str)), "")
+    return message if isinstance(message, str) else text, code
 
 
 def _reason_of(error: Exception) -> str:

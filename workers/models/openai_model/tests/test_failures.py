@@ -81,8 +81,9 @@ async def test_a_refusal_is_passed_on_at_once(start: Start, server: MockServer, 
     assert len(server.asked) == 1
 
 
-async def test_a_used_up_quota_is_not_waited_for(start: Start, server: MockServer) -> None:
-    server.answers = [error("429 Too Many Requests", "pay first", code="insufficient_quota")]
+@pytest.mark.parametrize("names", [{"code": "insufficient_quota"}, {"code": 429, "type": "insufficient_quota"}])
+async def test_a_used_up_quota_is_not_waited_for(start: Start, server: MockServer, names: dict[str, Any]) -> None:
+    server.answers = [as_json({"error": {"message": "pay first", **names}}, "429 Too Many Requests")]
     found = await failure(await start())
     assert is_model_failure(found, retryable=False)
     assert found.curable
@@ -94,6 +95,7 @@ async def test_a_used_up_quota_is_not_waited_for(start: Start, server: MockServe
     ("status", "cure"),
     [
         ("401 Unauthorized", "the key is refused: set GYMQ_MODEL_API_KEY"),
+        ("402 Payment Required", "the quota of the key is used up"),
         ("403 Forbidden", "the key may not do this"),
         ("404 Not Found", "no such path or model there: check the URL and the model's name"),
         ("501 Not Implemented", "check the URL"),
