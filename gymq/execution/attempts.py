@@ -166,7 +166,7 @@ class Attempts:
             await work.journal.start_attempt(work.attempt)
         else:
             journal = Journal(self._bus, work.task, self._worker, suspect)
-            if num_delivered > 1 or work.task.replaces is not None:
+            if num_delivered > 1 or work.task.replaces is not None or work.task.resumed:
                 try:
                     await journal.take_over()
                     # The process before may have finished it and dropped the journal before it was fenced off.

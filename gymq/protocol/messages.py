@@ -100,6 +100,7 @@ class Task(Message, tag="task.v1", kw_only=True):
     num_rollouts: Count | None = None  # rollouts this task has in all, where known
     replaces: Index | None = None  # stream sequence of the failure that this try may replace
     max_staleness: Index | None = None  # updates of the policy that may come after the first call of the rollout
+    resumed: bool = False  # of a run that was interrupted: an earlier task of the rollout may have left a journal
 
     @property
     def rollout_id(self) -> RolloutId:

@@ -31,7 +31,7 @@ class Done:
     num_model_calls: int
 
 
-class _Mortal:
+class Mortal:
     """Passes requests on until its time has come; the reply of its last request is lost, or it is not."""
 
     def __init__(self, harness: AgentHarness, dies_at: int, *, hears_last: bool) -> None:
@@ -66,10 +66,22 @@ async def with_subject_of_session(harness: AgentHarness, subject: str, request: 
 
 async def uninterrupted(harness: AgentHarness, row: dict[str, Any]) -> tuple[Done, int]:
     """A rollout without a crash, and how many effects it has."""
-    caller = _Mortal(harness, FOR_EVER, hears_last=True)
+    caller = Mortal(harness, FOR_EVER, hears_last=True)
     rollout = _rollout(harness, row, caller)
     verdict = await harness.agent.run(rollout)
     return Done(verdict, _plain(rollout.response), caller.num_model_calls), caller.num_effects
+
+
+def task_of(run: str, row: dict[str, Any]) -> Task:
+    return Task(
+        run=run,
+        task_index=0,
+        rollout_index=0,
+        num_rollouts=1,
+        agent="agent",
+        row=json.dumps(row).encode(),
+        timeout_s=60.0,
+    )
 
 
 async def with_a_crash(
@@ -79,18 +91,10 @@ async def with_a_crash(
 
     The model calls of both processes are counted.
     """
-    task = Task(
-        run=f"{run}-{at}-{hears_last}",
-        task_index=0,
-        rollout_index=0,
-        num_rollouts=1,
-        agent="agent",
-        row=json.dumps(row).encode(),
-        timeout_s=60.0,
-    )
+    task = task_of(f"{run}-{at}-{hears_last}", row)
     num_model_calls = 0
     for dies_at in (at, FOR_EVER):
-        caller = _Mortal(harness, dies_at, hears_last=hears_last)
+        caller = Mortal(harness, dies_at, hears_last=hears_last)
         rollout = _rollout(harness, row, caller)
         journal = Journal(bus, task, "worker")
         await journal.take_over()
@@ -113,7 +117,7 @@ def _session_id(subject: str) -> str:
     return subject.rpartition(".")[2] if subject.startswith("gym.session.") else subject
 
 
-def _rollout(harness: AgentHarness, row: dict[str, Any], caller: _Mortal) -> Rollout:
+def _rollout(harness: AgentHarness, row: dict[str, Any], caller: Mortal) -> Rollout:
     return Rollout(
         caller,
         rollout_id="run/0/0",

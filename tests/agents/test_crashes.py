@@ -1,5 +1,6 @@
 """Whatever an agent did when its process died, another one comes to the same end, and pays one model call at most."""
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -20,12 +21,13 @@ import gymq
 from gymq import responses
 from gymq.agent_harness import AgentHarness
 from gymq.config import load
+from gymq.execution.attempts import Attempts
 from gymq.execution.journal import Journal
 from gymq.execution.loading.registry import find_class
-from gymq.protocol.messages import Generated, Task
+from gymq.protocol.messages import Generated, Task, VerifiedRollout
 from gymq.testing import function_call, prompt, reply
 
-from .crashes import uninterrupted, with_a_crash
+from .crashes import FOR_EVER, Died, Mortal, task_of, uninterrupted, with_a_crash
 
 AGENTS = Path(__file__).parents[2] / "workers" / "agents"
 
@@ -120,6 +122,22 @@ async def test_a_rollout_continues_after_a_crash_at_any_effect(bus, run, name, h
             assert (done.verdict.reward, done.response) == (1.0, expected.response), at
             paid_again = done.num_model_calls - expected.num_model_calls
             assert paid_again in ((0,) if hears_last else (0, 1)), at
+
+
+async def test_a_rollout_whose_task_was_removed_and_submitted_again_resumes(bus, run):
+    """As a collection with another configuration removes it."""
+    async with AgentHarness(SimpleAgent, SessionCounter, counts, {}) as harness:
+        expected, num_effects = await uninterrupted(harness, COUNTER)
+        num_model_calls = 0
+        for dies_at, is_resumed in ((num_effects - 2, False), (FOR_EVER, True)):
+            caller = Mortal(harness, dies_at, hears_last=True)
+            task = task_of(run, COUNTER)
+            task.resumed = is_resumed
+            with contextlib.suppress(Died):
+                outcome, _ = await Attempts(bus, caller, harness.agent, worker="worker").outcome(task, 1)
+            num_model_calls += caller.num_model_calls
+        assert isinstance(outcome, VerifiedRollout)
+        assert (outcome.reward, num_model_calls) == (1.0, expected.num_model_calls)
 
 
 async def test_a_retry_keeps_its_journal_when_the_failed_rollouts_is_dropped(bus, run):

@@ -280,6 +280,7 @@ class Collection:
             timeout_s=self._options.rollout_timeout_s,
             replaces=self._in_flight[row.task_index, row.rollout_index],
             max_staleness=self._options.max_staleness,
+            resumed=self._is_resumed,
         )
         self._publishing.add((row.task_index, row.rollout_index))
         await self._queue.submit(task, urgent=self._options.priority is Priority.URGENT)
