@@ -62,7 +62,7 @@ def socket_bytes(everybody: list[int]) -> int:
             if target.startswith("socket:"):
                 sockets.add(target)
     unseen = queued = 0
-    if sockets and os.getpid() == 1:  # otherwise the network is the machine's, and the program has pairs only
+    if (sockets or hidden) and os.getpid() == 1:  # otherwise it is the machine's network, and there are pairs only
         in_network, unseen, queued = _network()
         sockets |= in_network
     return (len(sockets) + hidden + unseen) * _SOCKET_BYTES + queued
