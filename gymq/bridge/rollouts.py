@@ -17,6 +17,7 @@ from gymq.bridge.failures import BridgeError
 from gymq.bus import Bus, BusError, streams
 from gymq.bus.discovery import is_running
 from gymq.bus.queue.client import SUBMIT_PATIENCE_S, QueueClient
+from gymq.bus.queue.outcome_store import UNKNOWN_AGENT
 from gymq.data.jsonl import parse_object
 from gymq.data.rows import digest_of
 from gymq.protocol import subjects
@@ -159,7 +160,8 @@ class Rollouts:
             found = await self._find(at)
             if found is not None:
                 sequence, outcome = found
-                asked.check(_TaskIdentity(outcome.agent, digest_of(parse_object(outcome.row))))
+                if outcome.agent != UNKNOWN_AGENT:  # otherwise it cannot be read, and is made again
+                    asked.check(_TaskIdentity(outcome.agent, digest_of(parse_object(outcome.row))))
                 if isinstance(outcome, VerifiedRollout) or not (outcome.retryable or outcome.curable):
                     ended = _Waiting(asked)
                     ended.outcome.set_result(outcome)

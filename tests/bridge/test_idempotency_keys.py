@@ -3,6 +3,7 @@
 import asyncio
 import json
 
+from gymq.protocol import subjects
 from tests.support.waiting import until, until_answer
 
 from .engine import Body, say
@@ -95,6 +96,14 @@ async def test_a_key_whose_rollout_failed_for_a_wrong_configuration_is_tried_aga
     assert (await client.run(world.row(), **KEY))[0] == 422
     world.engine.turn = lambda body: say("done")
     assert (await client.run(world.row(), **KEY))[0] == 200
+
+
+async def test_a_key_whose_stored_result_cannot_be_read_is_rolled_out_again(client: Client, world: World) -> None:
+    found = json.loads(await raw_run(client, world.row(), KEY))["gymq"]
+    at = subjects.rollout(found["run"], found["task_index"], found["rollout_index"])
+    await world.js.store(at, b"\xff nonsense")
+    assert json.loads(await raw_run(client, world.row(), KEY))["gymq"]["task_index"] == found["task_index"]
+    assert len(world.engine.requests) == 2
 
 
 async def test_a_row_with_ids_that_names_no_agent_is_rolled_out_by_each_that_gets_it(

@@ -30,6 +30,7 @@ log = logging.getLogger("gymq.outcomes")
 READ_BATCH = 4096  # outcomes asked for at a time; each request has the server look at all subjects of the run
 SOUGHT_AT_ONCE = 256  # outcomes, by subject
 MOST_WARNINGS = 1000  # of one reader, about messages that it cannot read
+UNKNOWN_AGENT = "unknown"  # of an outcome that cannot be read
 
 _decode = Decoder(VerifiedRollout, Failure, Unresolved, GroupedOutcome, BlobRef)
 _decode_whole = Decoder(VerifiedRollout, Failure, Unresolved)
@@ -174,7 +175,7 @@ class OutcomeStore:
             run=run,
             task_index=task_index,
             rollout_index=rollout_index,
-            agent="unknown",
+            agent=UNKNOWN_AGENT,
             row=b"{}",
             failure_class=FailureClass.NOT_STORABLE,
             stage=Stage.STORE,
