@@ -88,7 +88,11 @@ def _lines(file: Path) -> list[dict[str, str]]:
     for line in tail.splitlines():
         try:
             entry = _decode(line)
-        except msgspec.DecodeError:  # the output of a program, or a line that was cut
+        except (
+            msgspec.DecodeError,
+            UnicodeDecodeError,
+            RecursionError,
+        ):  # the output of a program, or a line that was cut
             continue
         lines.append({name: str(entry[name]) for name in _SHOWN if name in entry})
     return lines

@@ -157,7 +157,7 @@ async def test_log_lines_of_a_worker_and_about_a_rollout_are_found(web: Web, tmp
         {"time": "2026-01-01T00:00:01Z", "level": "info", "worker": "w2", "message": "first"},
     ]
     (tmp_path / "a.log").write_text(json.dumps(lines[0]) + "\nnot JSON\n")
-    (tmp_path / "b.log").write_text(json.dumps(lines[1]) + "\n[1]\n")
+    (tmp_path / "b.log").write_bytes(json.dumps(lines[1]).encode() + b'\n[1]\n{"message": "\xff"}\n' + b"[" * 5000)
     async with Viewer(web.world.bus, "127.0.0.1", logs=tmp_path) as viewer, aiohttp.ClientSession() as session:
 
         async def found(**query: str) -> list[str]:
