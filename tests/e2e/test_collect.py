@@ -387,6 +387,22 @@ async def test_rows_and_repeats_grow_together_and_a_bad_row_is_refused_once(desk
     ]
 
 
+async def test_a_refused_row_is_in_the_failures_once_wherever_its_file_is(desk: Desk) -> None:
+    desk.write_input([row("a"), row("b", script={"model_nonsense": True})])
+    desk.input.write_bytes(desk.input.read_bytes() + b"{broken\n")
+    await desk.collect()
+    before = read(desk.files.failures)
+    desk.input = desk.input.rename(desk.input.with_name("moved.jsonl"))
+    with desk.files.failures.open("ab") as file:
+        file.write(b'\n{"torn')
+    assert (await desk.collect(num_repeats=2)).refused == 1
+    written = read(desk.files.failures)
+    refused = [line for line in written if "_ng_task_index" not in line]
+    others = [line for line in written if "_ng_task_index" in line]
+    assert ["moved.jsonl:3" in line["_ng_failure_message"] for line in refused] == [True]
+    assert others[: len(before) - 1] == before[1:]
+
+
 async def test_a_changed_row_among_added_ones_is_named(desk: Desk) -> None:
     desk.write_input([row("a"), row("b")])
     await desk.collect()
@@ -555,6 +571,17 @@ async def test_a_torn_last_line_is_mended(desk: Desk) -> None:
     await desk.collect()
     assert keys(desk.output) == [(0, 0), (1, 0)]
     assert desk.calls() == 2
+
+
+async def test_a_broken_line_among_the_failures_is_named_and_a_blank_one_skipped(desk: Desk) -> None:
+    desk.write_input([row("a"), row("b", script={"model_nonsense": True})])
+    await desk.collect()
+    whole = desk.files.failures.read_bytes()
+    desk.files.failures.write_bytes(b"\n" + whole)
+    await desk.collect()
+    desk.files.failures.write_bytes(b"{broken\n" + whole)
+    with pytest.raises(RowError, match=r"rollouts_failures\.jsonl:1: the line is not valid JSON"):
+        await desk.collect()
 
 
 async def test_rows_that_were_cut_or_doubled_can_be_made_again(desk: Desk) -> None:

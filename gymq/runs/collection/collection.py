@@ -20,9 +20,9 @@ from gymq.bus.queue.cancel import Cancellations
 from gymq.bus.queue.client import MOST_SUBMITTED_AT_ONCE, SERVER_PATIENCE_S, QueueClient
 from gymq.bus.queue.steering import Steered, steer
 from gymq.bus.rpc.process_reports import TokenCount, read_cluster_report, tokens_used
-from gymq.data.jsonl import JsonlFile, LineSource, truncate_torn_line
+from gymq.data.jsonl import JsonlFile, LineSource, numbered_lines, truncate_torn_line
 from gymq.data.resume import FailureGroup, Resume
-from gymq.data.rows import FAILURE_SEQUENCE, MaterialisedRow
+from gymq.data.rows import FAILURE_SEQUENCE, MaterialisedRow, decode_line
 from gymq.data.run_files import Appender, Manifest, RunFiles, failure_row, output_row
 from gymq.protocol.messages import Outcome, Priority, Steering, Task, VerifiedRollout
 from gymq.runs.collection.failure_limit import FailureLimit
@@ -403,9 +403,8 @@ class _FailureSequence(msgspec.Struct):
 
 
 def _failure_sequences(failures: LineSource) -> Iterator[int]:
-    decode = msgspec.json.Decoder(_FailureSequence).decode
-    for line in failures:
-        sequence = decode(line).sequence
+    for _, where, line in numbered_lines(failures):
+        sequence = decode_line(line, _FailureSequence, where).sequence
         if sequence is not None:
             yield sequence
 

@@ -6,7 +6,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,12 +16,12 @@ from gymq.bus import Bus, streams
 from gymq.bus.discovery import is_running
 from gymq.config import record_options
 from gymq.data.disk_index import RowDigests
-from gymq.data.jsonl import JsonlFile, atomic_write
+from gymq.data.jsonl import JsonlFile, atomic_write, numbered_lines, truncate_torn_line
 from gymq.data.materialise import MAX_PROBLEMS, Materialisation, report
-from gymq.data.rows import RowError
+from gymq.data.rows import TASK_INDEX, RowError, decode_line
 from gymq.data.run_changes import Change
 from gymq.data.run_configuration import encode_configuration
-from gymq.data.run_files import Appender, Manifest, RunFiles, refused_row
+from gymq.data.run_files import Manifest, RunFiles, refused_row
 from gymq.failures import InvalidTask
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
@@ -138,7 +138,7 @@ class RunSetup:
             if missing:
                 raise rows_gone(self._options, resized, missing, self._dataset)
             await self._check_agents(made.agents)
-            await asyncio.to_thread(_append_missing, files.failures, refused)
+            await asyncio.to_thread(_renew_refused, files.failures, refused)
             manifest = msgspec.structs.replace(
                 manifest,
                 num_rollouts=made.num_rollouts,
@@ -301,16 +301,19 @@ def _replacement(path: Path) -> Iterator[Path]:
         new.unlink(missing_ok=True)
 
 
-def _append_missing(path: Path, lines: Path) -> None:
-    """Append the lines of a file that another one does not have yet."""
-    wanted = dict.fromkeys(line.strip() for line in JsonlFile(lines))
-    if wanted and path.exists():
-        for line in JsonlFile(path):
-            wanted.pop(line.strip(), None)
-    if wanted:
-        with closing(Appender(path)) as appender:
-            for line in wanted:
-                appender.write(line)
+def _renew_refused(failures: Path, refused: Path) -> None:
+    """Put the lines of refused rows in the place of those that a file of failures has; they belong to no rollout."""
+    if failures.exists():
+        truncate_torn_line(failures)
+    with atomic_write(failures) as renewed:
+        for _, where, line in numbered_lines(JsonlFile(failures)) if failures.exists() else ():
+            if decode_line(line, _Failure, where).task_index is not None:
+                renewed.write(line)
+        renewed.writelines(JsonlFile(refused))
+
+
+class _Failure(msgspec.Struct):
+    task_index: int | None = msgspec.field(default=None, name=TASK_INDEX)
 
 
 def _token_of(output: Path) -> str:
