@@ -38,7 +38,8 @@ def score(
         inputs: the materialised rows of the run, JSONL; without it the rows are taken from the rollouts, where fields
             of the old verdict may have replaced fields of the row.
         config: configuration file; may be given several times. It defines the verifier of each agent.
-        resources: Python file with a verifier, to use it for all rollouts without any configuration.
+        resources: Python file with a verifier, also as FILE.py:CLASS, to use it for all rollouts without any
+            configuration.
         concurrency: maximum number of concurrent verifications.
         limit: number of rollouts to verify, from the start of the file.
         failed_only: verify only rollouts with a reward below 1 or without one, and copy the others unchanged.

@@ -176,6 +176,17 @@ def test_only_rows_that_the_verifier_gets_as_they_are_are_checked(folder: Path) 
         RowTypes(changed_config).check("letters_simple_agent", content)
 
 
+def test_a_class_of_a_file_that_has_several_is_named_behind_it(gymq: Command, folder: Path) -> None:
+    (folder / "worker.py").write_text(LETTERS + LETTERS.replace("class Letters", "class Others"))
+    collected = gymq("collect", "--resources", "worker.py:Others", "-i", "rows.jsonl", "-o", "out.jsonl")
+    assert (collected.status, f"\n{folder.name} " in collected.out) == (0, True)
+    scored = gymq("score", "--resources", "worker.py:Letters", "--rollouts", "out.jsonl", "-o", "scored.jsonl")
+    assert (scored.status, scored.err) == (0, "")
+    for wrong, said in (("worker.py", "found Letters, Others"), ("worker.py:Other", "no class Other derived from")):
+        assert said in gymq("collect", "--resources", wrong, "-i", "rows.jsonl").err
+    assert "none.py:Others: file not found" in gymq("collect", "--resources", "none.py:Others", "-i", "rows.jsonl").err
+
+
 # Endpoints ------------------------------------------------------------------------------------------------------------
 
 

@@ -132,7 +132,7 @@ def _load(files: Sequence[str], overrides: Sequence[str | Override]) -> Config:
 
 
 def _check_sources(given: WorkerSources) -> None:
-    if given.resources is not None and not given.resources.is_file():
+    if given.resources is not None and not Path(str(given.resources).partition(":")[0]).is_file():
         files = [folder / "config.yaml" for folder in (given.resources, Path("workers", "resources", given.resources))]
         found = next((file for file in files if file.is_file() or (SHIPPED / file).is_file()), None)
         hint = "" if found is None else f"; for an environment with a configuration give --config {found}"

@@ -45,7 +45,7 @@ class WorkerSources:
         config: configuration file; may be given several times.
         benchmark: name of a benchmark, `benchmarks/NAME/config.yaml`, as `gymq list benchmarks` prints them.
         search_dir: folder that has a folder `benchmarks`, such as a checkout of NeMo Gym; may be given several times.
-        resources: Python file with a verifier, to use it without any configuration.
+        resources: Python file with a verifier, also as FILE.py:CLASS, to use it without any configuration.
         model_url: base URL of an OpenAI-compatible endpoint to use as the policy; its key is read from
             GYMQ_MODEL_API_KEY or OPENAI_API_KEY.
         model: name of the model at that endpoint.

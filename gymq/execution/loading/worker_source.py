@@ -151,6 +151,11 @@ def _exists(kind: Kind, name: str) -> bool:
 
 
 def instance_name(file: Path) -> str:
-    """Return the name of the instance that a file with a verifier becomes; worker.py has that of its folder."""
+    """Return the name of the instance that a file with a verifier becomes; worker.py has that of its folder.
+
+    Args:
+        file: also as `file.py:Class`.
+    """
+    file = Path(str(file).partition(":")[0])
     name = file.resolve().parent.name if file.name == WORKER_FILE else file.stem
     return "".join(letter if letter.isalnum() else "_" for letter in name)

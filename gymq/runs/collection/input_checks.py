@@ -100,7 +100,7 @@ def check_rows(manifest: Manifest, dataset: Dataset, options: CollectOptions, re
         lines = DatasetLines(dataset, lambda _: None)
         for row in materialisation.rows(lines, lambda _number, _problem: None):
             if not known.find(row.task_index, row.rollout_index, row.json):
-                raise other_row(options, resized, f"{dataset.name}:{row.line_number}", is_new_input=True)
+                raise other_row(options, resized, dataset.place(row.line_number), is_new_input=True)
         if known.num_missing:
             raise rows_gone(options, resized, known.num_missing, dataset)
 
