@@ -209,6 +209,24 @@ async def test_a_turn_with_other_tools_shows_them_to_the_model(model: LocalVLLMM
     assert "Tools: multiply" in prompt
 
 
+async def test_a_turn_of_the_application_is_rendered_with_the_effort_of_its_reasoning(
+    model: LocalVLLMModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    post, rendered = asgi.post, list[dict[str, Any]]()
+
+    async def spy(app: Any, path: str, body: Any) -> tuple[int, bytes]:
+        if path == "/tokenize":
+            rendered.append(body.get("chat_template_kwargs", {}))
+        return await post(app, path, body)
+
+    monkeypatch.setattr(engine_of(model), "_direct", None)
+    monkeypatch.setattr(asgi, "post", spy)
+    first = asked("What is 3 + 4?", max_output_tokens=8)
+    items = [*first.params["input"], *(await model.respond(first))["output"], responses.user_message("And 1 + 1?")]
+    await model.respond(asked(items, max_output_tokens=8, reasoning={"effort": "low"}))
+    assert rendered == [{"reasoning_effort": "low"}] * 2
+
+
 async def test_a_reply_is_held_to_a_schema(model: LocalVLLMModel) -> None:
     schema = {"type": "object", "properties": {"sum": {"type": "integer"}}, "required": ["sum"]}
     extra = {"response_format": {"type": "json_schema", "json_schema": {"name": "sum", "schema": schema}}}

@@ -27,6 +27,7 @@ from gymq.workers.models.local_vllm_model.direct import DirectChat, NotDirect, S
 from gymq.workers.models.local_vllm_model.load_recorder import LoadRecorder
 from gymq.workers.models.local_vllm_model.vllm_versions import find
 from gymq.workers.models.local_vllm_model.weight_versions import note, noted, put_on
+from gymq.workers.models.vllm_model.prepare import tokenize_body
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 from vllm.v1.engine.async_llm import AsyncLLM
@@ -274,9 +275,7 @@ class Engine:
         self, body: Mapping[str, Any], messages: Sequence[Mapping[str, Any]], *, begins_reply: bool
     ) -> list[int] | None:
         """Return the tokens that the template makes of messages; None if the engine refuses them."""
-        members = ("model", "tools", "chat_template", "chat_template_kwargs", "mm_processor_kwargs")
-        request = {name: body[name] for name in members if body.get(name) is not None}
-        request |= {"messages": messages, "add_generation_prompt": begins_reply}
+        request = {**tokenize_body(body), "messages": messages, "add_generation_prompt": begins_reply}
         status, answer = await asgi.post(self._app, _TOKENIZE, request)
         return list(msgspec.json.decode(answer)["tokens"]) if status == _OK else None
 
