@@ -47,16 +47,13 @@ async def is_equivalent(judge: Judge, module: Module, formula: str, law: str, *,
     """Return whether the judge finds the laws equivalent. A judge that says neither in any of three tries means no.
 
     Args:
-        hardened: show the judge the law without comments, and read its verdict as `Labels` do.
+        hardened: show the law and read the verdict as `Labels` do.
 
     Raises:
         JudgeFailed: it could not be asked in any of them.
     """
     if hardened:
-        try:
-            law = _ANSWER.material(without_comments(law), _PROMPT)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            return False
+        law = _ANSWER.material(law, _PROMPT)
     read = read_hardened_verdict if hardened else read_verdict
     parameters = "\n".join(f"- {name}: {parameter.meaning}" for name, parameter in module.parameters.items())
     prompt = _PROMPT.fill(parameters=parameters, formula=f"{module.result} = {formula}", law=law)

@@ -6,11 +6,11 @@ import ast
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import pydantic
 from gymq.workers.resources.newton_bench.checkout import OTHER_SYSTEMS, Checkout
-from gymq.workers.resources.newton_bench.equivalence import is_equivalent
+from gymq.workers.resources.newton_bench.equivalence import is_equivalent, without_comments
 from gymq.workers.resources.newton_bench.experiments import experiment_tools
 from gymq.workers.resources.newton_bench.laws import MODULES, Module
 from gymq.workers.resources.newton_bench.submission import (
@@ -26,7 +26,12 @@ from gymq.workers.resources.newton_bench.submission import (
 
 import gymq
 from gymq.judge import Judge, JudgeOptions
+from gymq.processes import ComputeLimits, CpuTimeUsedUp
 from gymq.sandbox import GIB, Limits, PythonSession, SandboxOptions
+
+T = TypeVar("T")
+
+SHORT_CHARACTERS = 1_000  # longer code is parsed in a process, and the event loop is free meanwhile
 
 # The tool is for computing; what is refused here would only confuse, the sandbox is what protects.
 _REFUSED_CODE = re.compile(
@@ -89,6 +94,9 @@ class NewtonBench(gymq.Resources[gymq.Row, Investigation]):
     needs = frozenset({"judge", "sandbox"})
     tools = experiment_tools()
 
+    # Python sorts the combining marks of a name in quadratic time.
+    compute_limits = ComputeLimits(cpu_s=10.0, timeout_s=200.0)
+
     async def start(self) -> None:
         self.session_ttl_s = self.options.session_ttl
         self._judge = Judge.of(self, self.options)
@@ -124,7 +132,10 @@ class NewtonBench(gymq.Resources[gymq.Row, Investigation]):
         """Run Python code for computing. Names survive until the next call; the value of a last line that is an
         expression is returned. numpy, pandas, scipy and math are there."""
         state.check_open()
-        refusal = refusal_of(code)
+        try:
+            refusal = await self._parsed(refusal_of, code)
+        except CpuTimeUsedUp:
+            refusal = "the code takes too long to read"
         if refusal is not None:
             return _tool_answer(False, error_message=refusal)
         step = await state.python.run(code, self.options.max_execution_time)
@@ -189,9 +200,25 @@ class NewtonBench(gymq.Resources[gymq.Row, Investigation]):
             true_law = module.law(difficulty, version)
             error = rmsle(predicted, [true_law(point) for point in points], hardened=self.options.hardened)
             problem = "the law gives no numbers, or infinite ones" if error is None else None
+        shown = await self._shown(law)
         formula = module.formula(difficulty, version)
-        equivalent = await is_equivalent(self._judge, module, formula, law, hardened=self.options.hardened)
+        equivalent = shown is not None and await is_equivalent(
+            self._judge, module, formula, shown, hardened=self.options.hardened
+        )
         return Evaluation(error, equivalent, float(equivalent), problem)
+
+    async def _shown(self, law: str) -> str | None:
+        """Return a law as the judge is shown it; None if it is not Python."""
+        if not self.options.hardened:
+            return law
+        try:
+            return await self._parsed(without_comments, law)
+        except (CpuTimeUsedUp, SyntaxError, ValueError, RecursionError, MemoryError):
+            return None
+
+    async def _parsed(self, function: Callable[[str], T], code: str) -> T:
+        """Call a function that parses code of the policy."""
+        return function(code) if len(code) <= SHORT_CHARACTERS else await self.compute(function, code)
 
 
 def refusal_of(code: str) -> str | None:

@@ -9,6 +9,7 @@ from gymq.workers.resources.newton_bench.submission import reward_of, rmsle
 from gymq.workers.resources.newton_bench.worker import NewtonBench
 
 import gymq
+from gymq.processes import ComputeLimits
 from gymq.testing import Harness, ScriptedModel, prompt, reply
 
 OPTIONS = {"judge_model_server": {"type": "responses_api_models", "name": "judge"}}
@@ -151,6 +152,24 @@ async def test_after_the_end_of_a_session_everything_is_refused(session):
     assert (await session.call("execute_python", {"code": "1"})).status == 400
     with pytest.raises(gymq.InvalidTask):
         await session.verify(ROW, reply("x"))
+
+
+async def test_code_whose_marks_take_too_long_to_sort_is_refused(session, monkeypatch):
+    monkeypatch.setattr(NewtonBench, "compute_limits", ComputeLimits(cpu_s=1.0, timeout_s=200.0))
+    name = "a" + "\u0301" * 30_000 + "\u0316" * 30_000
+    answer = json.loads((await session.call("execute_python", {"code": name})).output)
+    assert (answer["success"], answer["error_message"]) == (False, "the code takes too long to read")
+
+
+async def test_long_code_is_run(session):
+    answer = json.loads((await session.call("execute_python", {"code": "# long\n" * 1000 + "6 * 7"})).output)
+    assert (answer["success"], answer["result"]) == (True, "42")
+
+
+async def test_a_long_law_may_be_right():
+    assert (await verify(f"{TRUE}\n" + "# and so on\n" * 500, "Answer: YES")).fields["symbolic_equivalent"] is True
+    verdict = await verify(f"{TRUE}\n" + "    # and so on\n" * 500 + ")")
+    assert verdict.fields["symbolic_equivalent"] is False
 
 
 @pytest.mark.parametrize("code", ["import os", "open('x')", "eval ('1')", "__import__('os')", "x = ("])
