@@ -51,7 +51,7 @@ class Resources(Worker, Generic[RowT, StateT]):
     replayable: ClassVar[bool] = False  # the same calls always lead to the same state and answers
     played_by: ClassVar[str] = "simple_agent"  # agent to use if no configuration names one
     row_kinds: ClassVar[tuple[str, ...]] = ()  # of the rows that `make_rows` can make
-    session_ttl_s: float = 900.0  # an idle session is closed after this many seconds
+    session_ttl_s: float = 3600.0  # an idle session is closed after this many seconds; a model call may take 1,200
     max_sessions: int = 100_000  # in one process
     verify_timeout_s: float = 60.0  # for `verify_in_process`
     compute_limits: ComputeLimits = ComputeLimits(cpu_s=60.0, timeout_s=600.0)  # for `compute`

@@ -346,6 +346,11 @@ async def test_a_session_that_is_cancelled_while_it_is_seeded_takes_no_room(
     assert not worker.sessions
 
 
+def test_a_session_is_not_idle_while_its_agent_waits_for_the_model() -> None:
+    options = gymq.AgentOptions()
+    assert gymq.Resources.session_ttl_s > options.model_timeout_s + options.tool_timeout_s
+
+
 async def test_idle_sessions_are_closed_and_others_are_not(
     worker: LocalResources, author: Counter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
