@@ -2,6 +2,7 @@
 
 import inspect
 import json
+from typing import Any
 
 import numpy as np
 import pandas  # type: ignore[import-untyped]
@@ -165,6 +166,23 @@ def test_short_rows_become_whole_rows(tmp_path):
     ]
     write_rows(pandas.DataFrame({"prompt": ["a", "b"], "answer": [1, 2]}), file)
     assert [json.loads(line)["answer"] for line in file.read_text().splitlines()] == [1, 2]
+
+
+def test_a_data_frame_has_no_fields_of_other_rows_and_a_data_set_is_like_a_list(tmp_path):
+    rows = [{"prompt": "a", "least": 1.5}, {"prompt": "b", "tags": ["x", None]}]
+    frame = pandas.DataFrame(rows).astype({"least": "Float64"})
+    write_rows(frame, tmp_path / "frame.jsonl")
+    write_rows(rows, tmp_path / "rows.jsonl")
+    assert (tmp_path / "frame.jsonl").read_bytes() == (tmp_path / "rows.jsonl").read_bytes()
+
+    class DataSet(list[Any]):
+        """As `datasets.Dataset` has it: columns, whatever it is called with."""
+
+        def to_dict(self, batch_size=None):
+            return {"prompt": [row["prompt"] for row in self]}
+
+    write_rows(DataSet(rows), tmp_path / "set.jsonl")
+    assert (tmp_path / "set.jsonl").read_bytes() == (tmp_path / "rows.jsonl").read_bytes()
 
 
 def test_no_rows_are_an_error(tmp_path):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -191,18 +191,23 @@ def write_rows(rows: Iterable[Any], file: Path) -> None:
     Raises:
         ValueError: a row cannot be used; names its position.
     """
-    records = rows.to_dict("records") if hasattr(rows, "to_dict") and not isinstance(rows, Mapping) else rows
     lines = []
-    for number, row in enumerate(records):
+    for number, row in enumerate(_records(rows) if hasattr(rows, "iterrows") else rows):
         if not isinstance(row, Mapping):
             raise ValueError(f"rows[{number}]: a row is a dict, not {type(row).__name__}")
         try:
             lines.append(msgspec.json.encode(_whole(dict(row)), enc_hook=_plain))
-        except (TypeError, ValueError, responses.InvalidRequest) as error:
+        except (TypeError, ValueError, RecursionError, responses.InvalidRequest) as error:
             raise ValueError(f"rows[{number}]: {error}") from None
     if not lines:
         raise ValueError("rows: there are none")
     file.write_bytes(b"".join(line + b"\n" for line in lines))
+
+
+def _records(frame: Any) -> Iterator[dict[str, Any]]:
+    """Yield the rows of a data frame of pandas, without the fields that they have only because others have them."""
+    for row in frame.astype(object).where(frame.notna(), None).to_dict("records"):
+        yield {name: value for name, value in row.items() if value is not None}
 
 
 def _whole(row: dict[str, Any]) -> dict[str, Any]:
