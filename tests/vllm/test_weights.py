@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from gymq.workers.models.local_vllm_model.backend import AskedHere
 from gymq.workers.models.local_vllm_model.checkpoint import UnusableWeights
 from gymq.workers.models.local_vllm_model.worker import LocalVLLMModel
 
 import gymq
-from gymq import responses
 from gymq.defaults import WeightsMode
 from tests.support.waiting import until
 
@@ -67,13 +67,26 @@ async def test_requests_that_run_are_answered_in_full_and_tell_which_weights_sam
         assert sum(count for _, count in stretches) == 300
 
 
+CHAT = {"messages": [{"role": "user", "content": QUESTION}], "temperature": 0.0}
+FUNCTION = {"name": "add", "parameters": ADD["parameters"]}
+
+
 @pytest.mark.parametrize("asks_directly", [True, False])
-async def test_half_a_reply_with_a_whole_tool_call_is_no_reply(
-    model: LocalVLLMModel, asks_directly: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/chat/completions", {**CHAT, "tools": [{"type": "function", "function": FUNCTION}]}),
+        ("/completions", {"prompt": QUESTION}),
+        ("/responses", {"input": QUESTION}),
+    ],
+)
+async def test_what_new_weights_have_ended_is_asked_again(
+    model: LocalVLLMModel, path: str, body: dict[str, Any], asks_directly: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    engine = engine_of(model)
     if not asks_directly:
-        monkeypatch.setattr(engine_of(model), "_direct", None)
-    llm: Any = type(engine_of(model)._llm).__base__
+        monkeypatch.setattr(engine, "_direct", None)
+    llm: Any = type(engine._llm).__base__
     generate, num_generated = llm.generate, 0
 
     async def first_is_ended(*arguments: Any, **named: Any) -> AsyncGenerator[Any, None]:
@@ -85,9 +98,11 @@ async def test_half_a_reply_with_a_whole_tool_call_is_no_reply(
             yield output
 
     monkeypatch.setattr(llm, "generate", first_is_ended)
-    reply = await model.respond(asked(QUESTION, tools=[ADD], temperature=0.0))
-    assert len(responses.function_calls(reply)) == 1
+    answer = await AskedHere(engine, "policy_model", "").post(path, {"model": model.options.model, **body})
     assert num_generated == 2
+    if "messages" in body:
+        (choice,) = answer["choices"]
+        assert len(choice["message"]["tool_calls"]) == 1  # which gives the half reply another finish reason
 
 
 async def test_the_cache_of_the_old_weights_is_not_used(model: LocalVLLMModel, checkpoint: Path) -> None:

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 from gymq.workers.models.local_vllm_model.continuation import Shapes
 from gymq.workers.models.local_vllm_model.vllm_versions import find
-from gymq.workers.models.local_vllm_model.weight_versions import stretches
+from gymq.workers.models.local_vllm_model.weight_versions import ABORT, stretches
 
 from gymq.errors import GymqError
 from gymq.protocol.tokens import VERSIONS_FIELD
@@ -37,6 +37,9 @@ LONG_CHAT = 16_384
 
 _CONTEXT = 64  # tokens of the prompt that the text of a reply may depend on
 _LOWEST_LOG_PROB = -9999.0  # as vLLM says minus infinity
+
+ENDED: dict[str, Any] = {"choices": [{"finish_reason": ABORT}]}
+"""Answer to a request that new weights have ended. Of a part of a reply with a tool call vLLM says `tool_calls`."""
 
 _PER_REQUEST = frozenset({"messages", "max_tokens", "max_completion_tokens", "seed"})
 _UNUSED = frozenset({"metadata", "model", "user", "store", "service_tier", "kv_transfer_params"})
@@ -227,6 +230,8 @@ class DirectChat:
                 raise NotDirect from error
         if final is None or final.outputs[0].finish_reason == "error":
             raise NotDirect
+        if final.outputs[0].finish_reason == ABORT:
+            return ENDED
         return await self._completion(settings, params, parser, final)
 
     def _sampling(self, settings: Settings, body: Mapping[str, Any], num_prompt: int) -> Any:

@@ -23,7 +23,7 @@ from gymq.workers.models.local_vllm_model.continuation import (
     prompt_after,
     shortened,
 )
-from gymq.workers.models.local_vllm_model.direct import DirectChat, NotDirect, Settings
+from gymq.workers.models.local_vllm_model.direct import ENDED, DirectChat, NotDirect, Settings
 from gymq.workers.models.local_vllm_model.load_recorder import LoadRecorder
 from gymq.workers.models.local_vllm_model.vllm_versions import find
 from gymq.workers.models.local_vllm_model.weight_versions import note, noted, put_on
@@ -60,16 +60,12 @@ class _Parser(FlexibleArgumentParser):
 
 
 class _LLM(AsyncLLM):
-    """vLLM's engine, which notes the versions of the weights for `noted` and drops what new weights have cut off."""
+    """vLLM's engine, which notes the versions of the weights for `noted`."""
 
     async def generate(self, *arguments: Any, **named: Any) -> AsyncGenerator[Any, None]:
         async with aclosing(super().generate(*arguments, **named)) as outputs:
             async for output in outputs:
                 note(output.outputs)
-                for one in output.outputs:
-                    if one.finish_reason == "abort":
-                        # Tools called in it would hide that it was ended: such a reply has another finish reason.
-                        one.text, one.token_ids = "", []
                 yield output
 
 
@@ -185,12 +181,14 @@ class Engine:
                 except NotDirect:
                     pass
             body = await self._with_exact_prompt(body, prompt)
-        with noted() as versions:
+        with noted() as found:
             status, answer = await asgi.post(self._app, path, body)
-        if status != _OK or not versions or not body.get("return_token_ids"):
+        if found.was_ended:
+            return _OK, ENDED
+        if status != _OK or not found.versions or not body.get("return_token_ids"):
             return status, answer
         completion = msgspec.json.decode(answer)
-        put_on(completion, versions)
+        put_on(completion, found.versions)
         return status, completion
 
     async def _prompt(

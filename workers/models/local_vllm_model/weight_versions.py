@@ -1,17 +1,29 @@
-"""Which weights sampled the tokens of a reply: vLLM knows it, and its application leaves it out of its answers."""
+"""Which weights sampled the tokens of a reply, and whether new ones ended it: vLLM's application does not tell all."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any
 
 from gymq.protocol.tokens import VERSIONS_FIELD
 
 Stretches = list[list[Any]]  # as in `VERSIONS_FIELD`
 
-_noted: ContextVar[dict[int, Stretches] | None] = ContextVar("noted", default=None)
+ABORT = "abort"  # finish reason of a request that new weights have ended
+
+
+@dataclass
+class Noted:
+    """What `note` was called with."""
+
+    versions: dict[int, Stretches] = field(default_factory=dict)  # by the index of the choice
+    was_ended: bool = False
+
+
+_noted: ContextVar[Noted | None] = ContextVar("noted", default=None)
 
 
 def stretches(output: Any) -> Stretches:
@@ -21,9 +33,9 @@ def stretches(output: Any) -> Stretches:
 
 
 @contextmanager
-def noted() -> Iterator[dict[int, Stretches]]:
-    """Note what `note` is called with, in this task and those that it starts, by the index of the choice."""
-    found: dict[int, Stretches] = {}
+def noted() -> Iterator[Noted]:
+    """Note what `note` is called with, in this task and those that it starts."""
+    found = Noted()
     token = _noted.set(found)
     try:
         yield found
@@ -32,10 +44,13 @@ def noted() -> Iterator[dict[int, Stretches]]:
 
 
 def note(outputs: Iterable[Any]) -> None:
-    """Note the versions of outputs for the request that is answered."""
+    """Note outputs for the request that is answered."""
     found = _noted.get()
     if found is not None:
-        found.update((one.index, stretches(one)) for one in outputs if one.weight_versions)
+        for one in outputs:
+            found.was_ended = found.was_ended or one.finish_reason == ABORT
+            if one.weight_versions:
+                found.versions[one.index] = stretches(one)
 
 
 def put_on(completion: dict[str, Any], found: dict[int, Stretches]) -> None:
