@@ -12,6 +12,7 @@ import yarl
 from gymq.errors import GymqError
 
 MAX_BYTES = 5_000_000
+MAX_URL_CHARS = 4000  # reading one may take quadratic time
 MAX_REDIRECTS = 5
 REDIRECTS = frozenset({301, 302, 303, 307, 308})
 
@@ -87,6 +88,8 @@ class Pages:
         Raises:
             PageError
         """
+        if len(url) > MAX_URL_CHARS:
+            raise PageError(f"an address has at most {MAX_URL_CHARS} characters")
         try:
             parsed = yarl.URL(url)
         except ValueError as error:

@@ -23,7 +23,9 @@ NO_RESULTS = "[]"
 NO_URL = "URL is none"
 NO_QUERY = "Query is none"
 EXCLUDED = "URL is in excluded domains"
+URL_TOO_LONG = "URL is too long"
 MAX_QUERY_CHARS = 400
+MAX_URL_CHARS = 4000  # reading one may take quadratic time
 
 Calls = list[dict[str, Any]]  # a session's calls of the service
 
@@ -127,6 +129,8 @@ class TavilySearch(gymq.Resources[QuestionRow, Calls]):
             return {"results_string": NO_URL}
         if query is None:
             return {"results_string": NO_QUERY}
+        if len(url) > MAX_URL_CHARS:
+            return {"results_string": URL_TOO_LONG}
         if texts.is_excluded(url, self._excluded):
             return {"results_string": EXCLUDED}
         try:
@@ -144,6 +148,8 @@ class TavilySearch(gymq.Resources[QuestionRow, Calls]):
         """A part of a page: n words from start_index on."""
         if url is None:
             return {"results_string": NO_URL, "total_words": 0}
+        if len(url) > MAX_URL_CHARS:
+            return {"results_string": URL_TOO_LONG, "total_words": 0}
         if texts.is_excluded(url, self._excluded):
             return {"results_string": EXCLUDED, "total_words": 0}
         try:

@@ -198,6 +198,11 @@ async def test_private_addresses_cannot_be_read(url, monkeypatch):
     )
 
 
+async def test_an_address_that_would_take_long_to_read_is_refused():
+    url = "http://a" + "\u0301" * 200_000 + "\u0316" * 200_000 + ".example/"
+    assert await browse(url) == "Error: Unexpected error = an address has at most 4000 characters"
+
+
 @pytest.mark.parametrize(
     ("address", "public"),
     [

@@ -214,6 +214,15 @@ async def test_a_missing_query_is_told_before_an_excluded_site():
             assert (await call(session, "find_in_page", **arguments))[1] == {"results_string": results}
 
 
+async def test_an_address_that_would_take_long_to_read_is_refused():
+    url = "http://a" + "\u0301" * 200_000 + "\u0316" * 200_000 + ".example/"
+    async with searching(FakeTavily(), exclude_domains=["bad.example"]) as (env, _):
+        session = await env.session(ROW)
+        assert (await call(session, "find_in_page", url=url, query="q"))[1] == {"results_string": "URL is too long"}
+        found = {"results_string": "URL is too long", "total_words": 0}
+        assert (await call(session, "scroll_page", url=url))[1] == found
+
+
 @pytest.mark.parametrize(
     "page", ["[" * 500_000, "[a](https://de.wikipedia.org/" * 20_000, " \t" * 300_000 + "x", "\n* " * 300_000]
 )
