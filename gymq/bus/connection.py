@@ -118,13 +118,14 @@ class Connection:
             bus._absent_at = time.monotonic() + ABSENT_S
         await bus._connect(url, name, timeout_s)
         replies = subjects.reply(role, "*", bus.box, "*")
-        await bus.listen(replies, bus._on_reply)
         try:
+            await bus.listen(replies, bus._on_reply)
             await bus.flush()
             if any(_DENIED.search(problem) for problem in bus._problems):
                 raise BusError(f"NATS at {redact(url)} refuses {role!r}: the user of this password has another role")
-        except BusError:
-            await bus.close()
+        except BaseException:
+            bus._nc.abandon()
+            await bus._nc.close()
             raise
         bus._watchdog = asyncio.create_task(bus._watch())
         return bus

@@ -1,6 +1,7 @@
 """A connection recovers, or ends, whatever its server does: stops to read, disconnects at the worst moment, refuses."""
 
 import asyncio
+import math
 from collections.abc import AsyncIterator
 from typing import Self
 
@@ -20,8 +21,10 @@ class ScriptedServer:
 
     def __init__(self) -> None:
         self.num_connections = 0
+        self.num_open = 0
         self.num_frozen = 0  # connections, the oldest first, of which nothing is read any more
         self.cut_at_ping = False
+        self.num_pongs = math.inf  # that are still sent
         self.subjects: dict[bytes, bytes] = {}  # that the newest connection subscribes to, by number
         self._writer: asyncio.StreamWriter | None = None
         self._clients: set[asyncio.Task[None]] = set()
@@ -52,6 +55,7 @@ class ScriptedServer:
         assert task is not None
         self._clients.add(task)
         self.num_connections += 1
+        self.num_open += 1
         number, self._writer, self.subjects = self.num_connections, writer, {}
         try:
             writer.write(INFO)
@@ -62,6 +66,7 @@ class ScriptedServer:
         except OSError:
             pass
         finally:
+            self.num_open -= 1
             writer.transport.abort()
 
     def _handle(self, command: list[bytes]) -> None:
@@ -70,7 +75,8 @@ class ScriptedServer:
                 if self.cut_at_ping:
                     self.cut_at_ping = False
                     self.cut()
-                else:
+                elif self.num_pongs > 0:
+                    self.num_pongs -= 1
                     self.say(b"PONG\r\n")
             case [b"SUB", subject, *_, number]:
                 self.subjects[number] = subject
@@ -97,6 +103,16 @@ async def frozen_bus(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(bus._nc, "_flush_timeout", 0.1)
     await asyncio.wait_for(bus.close(), DEADLINE_S)
     assert bus.lost.is_set()
+
+
+async def test_a_try_to_connect_that_is_cancelled_leaves_nothing_running(server: ScriptedServer) -> None:
+    server.num_pongs = 1
+    connecting = asyncio.create_task(Bus.connect(server.url, role="test", name="test"))
+    await until(lambda: server.subjects)  # it is connected, and waits until its subscription is in force
+    connecting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await connecting
+    await until(lambda: server.num_open == 0)
 
 
 async def test_a_server_that_reads_nothing_is_not_waited_for_when_its_connection_is_replaced(
