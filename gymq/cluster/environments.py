@@ -14,6 +14,8 @@ import importlib.util
 import shutil
 import sys
 import sysconfig
+import threading
+import time
 import venv
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,6 +27,7 @@ from gymq.protocol.instances import Kind
 
 REQUIREMENTS_FILE = "requirements.txt"
 INSTALL_S = 1500.0  # to install what one worker requires
+LOCK_POLL_S = 0.1
 
 
 class CannotIsolate(GymqError):
@@ -48,7 +51,12 @@ async def python_for(kind: Kind, implementation: str, folder: Path, packages: Se
     wanted += packages
     key = hashlib.sha256("\n".join([sys.executable, sys.version, *wanted, content]).encode()).hexdigest()[:12]
     place = folder / f"{Path(implementation.partition(':')[0]).stem}-{key}"
-    return await asyncio.to_thread(_ensure, place.absolute(), wanted)
+    cancelled = threading.Event()
+    try:
+        return await asyncio.to_thread(_ensure, place.absolute(), wanted, cancelled)
+    except asyncio.CancelledError:
+        cancelled.set()  # a process waits for its threads before it ends
+        raise
 
 
 def _requirements(kind: Kind, implementation: str) -> tuple[list[str], str]:
@@ -79,11 +87,11 @@ def _file_of(kind: Kind, implementation: str) -> Path | None:
     return Path(spec.origin) if spec is not None and spec.origin is not None else None
 
 
-def _ensure(place: Path, wanted: list[str]) -> str:
+def _ensure(place: Path, wanted: list[str], cancelled: threading.Event) -> str:
     place.parent.mkdir(parents=True, exist_ok=True)
     python, complete = place / "bin" / "python", place / "complete"
     with (place.parent / f"{place.name}.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # two processes that need the same one make it once
+        _lock(lock.fileno(), cancelled)  # two processes that need the same one make it once
         if not complete.is_file():
             shutil.rmtree(place, ignore_errors=True)
             venv.create(place, symlinks=True)
@@ -93,15 +101,26 @@ def _ensure(place: Path, wanted: list[str]) -> str:
             (own / "_gymq.pth").write_text(
                 "".join(f"import site; site.addsitedir({path!r})\n" for path in packages), encoding="utf-8"
             )
-            _install(python, wanted)
+            _install(python, wanted, cancelled)
             complete.touch()
     return str(python)
 
 
-def _install(python: Path, wanted: list[str]) -> None:
+def _lock(descriptor: int, cancelled: threading.Event) -> None:
+    while not cancelled.is_set():
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except BlockingIOError:
+            time.sleep(LOCK_POLL_S)
+    raise CannotIsolate("cancelled")
+
+
+def _install(python: Path, wanted: list[str], cancelled: threading.Event) -> None:
     command = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-input", *wanted]
     quiet = {"PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    shown = f"pip install {' '.join(wanted)}"
     try:
-        installer.install(command, shown=f"pip install {' '.join(wanted)}", timeout_s=INSTALL_S, variables=quiet)
+        installer.install(command, shown=shown, timeout_s=INSTALL_S, variables=quiet, cancelled=cancelled)
     except installer.InstallFailed as error:
         raise CannotIsolate(str(error)) from None

@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 
 from gymq.cluster import launch
-from tests.support.waiting import until
+from tests.support.waiting import DEADLINE_S, until
 
 from .running_cluster import WORKERS, RunningCluster, row
 
@@ -230,6 +230,35 @@ async def test_interrupted_while_it_starts_it_stops(place: Place) -> None:
     process.send_signal(signal.SIGINT)
     await process.wait()
     await nothing_lives_in(place.folder)
+
+
+async def test_terminated_while_it_installs_packages_it_stops(place: Place) -> None:
+    asked, answered = asyncio.Event(), asyncio.Event()
+
+    async def say_nothing(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        asked.set()
+        await answered.wait()
+        writer.close()
+
+    async with await asyncio.start_server(say_nothing, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        worker = place.folder / "worker.py"
+        worker.write_text(
+            "import gymq\n"
+            "class Env(gymq.Resources[gymq.Row]):\n"
+            "    async def verify(self, request):\n"
+            "        return gymq.Verdict(1.0)\n"
+        )
+        (place.folder / "requirements.txt").write_text(f"http://127.0.0.1:{port}/tidbit-1.0-py3-none-any.whl\n")
+        place.configure(configuration(place.folder, str(worker), isolated=True))
+        process = await place.gymq("up", "--config", "config.yaml")
+        starting = asyncio.create_task(process.communicate())
+        async with asyncio.timeout(DEADLINE_S):
+            await asked.wait()
+            process.terminate()
+            await starting
+        await nothing_lives_in(place.folder)
+        answered.set()
 
 
 @pytest.mark.nightly
