@@ -10,6 +10,7 @@ from gymq.responses.items import Item, incomplete_reason, is_message, reasoning_
 from gymq.responses.tokens import token_fields
 
 _FINISH_REASONS = {"max_output_tokens": "length", "content_filter": "content_filter"}
+_PLACES = ("start_index", "end_index")
 
 
 def to_chat_completion(response: Mapping[str, Any]) -> dict[str, Any]:
@@ -37,6 +38,7 @@ def _message(items: list[Item]) -> tuple[Item, bool]:
     """Return the message of a model's turn, and whether it calls tools."""
     texts: list[str] = []
     refusals: list[str] = []
+    citations: list[Item] = []
     reasoning: list[str] = []
     calls: list[Item] = []
     tokens: dict[str, Any] = {}
@@ -45,7 +47,10 @@ def _message(items: list[Item]) -> tuple[Item, bool]:
         if is_message(item):
             content = item["content"]
             parts = [{"text": content}] if isinstance(content, str) else content
-            texts += [part["text"] for part in parts if part.get("text")]
+            for part in parts:
+                citations += _citations(part, sum(map(len, texts)))
+                if part.get("text"):
+                    texts.append(part["text"])
             refusals += [part["refusal"] for part in parts if part.get("refusal")]
             continue
         match item["type"]:
@@ -65,11 +70,29 @@ def _message(items: list[Item]) -> tuple[Item, bool]:
         "refusal": "".join(refusals) or None,
         **tokens,
     }
+    if citations:
+        message["annotations"] = citations
     if reasoning:
         message["reasoning_content"] = "\n".join(reasoning)
     if calls:
         message["tool_calls"] = calls
     return message, bool(calls)
+
+
+def _citations(part: Item, start: int) -> list[Item]:
+    """Return what a part cites, if chat has a form for it: the others cite files.
+
+    Args:
+        start: where the part begins in the text of the message.
+    """
+    found = []
+    notes = part.get("annotations")
+    for note in notes if isinstance(notes, list) else ():
+        if isinstance(note, dict) and note.get("type") == "url_citation":
+            cited = {name: value for name, value in note.items() if name != "type"}
+            places = {name: cited[name] + start for name in _PLACES if isinstance(cited.get(name), int)}
+            found.append({"type": "url_citation", "url_citation": cited | places})
+    return found
 
 
 def _usage(usage: Mapping[str, Any] | None) -> dict[str, Any] | None:

@@ -44,6 +44,7 @@ _NO_REPLY = frozenset({"abort", "error"})  # not the model ended it: engines for
 class _Message(msgspec.Struct):
     content: str | None = None
     refusal: str | None = None
+    annotations: Any = None
     tool_calls: list[ChatToolCall] | None = None
 
 
@@ -108,7 +109,7 @@ def chat_choice_to_items(
         items.append(reasoning_item(thoughts))
     parts: list[Item] = []
     if text or not (items or calls or message.refusal):
-        parts.append({"type": "output_text", "text": text, "annotations": []})
+        parts.append({"type": "output_text", "text": text, "annotations": _citations(message.annotations)})
     if message.refusal:
         parts.append({"type": "refusal", "refusal": message.refusal})
     if parts:
@@ -181,6 +182,15 @@ def chat_to_response(
         if params.get(name) is not None:
             response[name] = params[name]
     return response
+
+
+def _citations(annotations: Any) -> list[Item]:
+    """Return what the text cites, which chat has in objects of their own; there are no other annotations there."""
+    return [
+        {"type": "url_citation", **cited}
+        for one in (annotations if isinstance(annotations, list) else ())
+        if isinstance(one, dict) and isinstance(cited := one.get("url_citation"), dict)
+    ]
 
 
 def _check_lengths(tokens: Mapping[str, Any]) -> None:

@@ -99,6 +99,21 @@ def test_a_refusal_comes_back_as_one() -> None:
     ]
 
 
+def test_what_a_text_cites_comes_back() -> None:
+    cited = {"type": "url_citation", "start_index": 0, "end_index": 1, "url": "http://a", "title": "A"}
+    of_file = {"type": "file_citation", "file_id": "f", "index": 0, "filename": "f"}  # chat has no form for it
+    parts = [
+        {"type": "output_text", "text": "Hm: "},
+        {"type": "output_text", "text": "a", "annotations": [of_file, cited]},
+    ]
+
+    message = completion(assistant("", content=parts))["choices"][0]["message"]
+
+    [item] = chat_choice_to_items({"message": message}, split_reasoning=False)
+    moved = {**cited, "start_index": 4, "end_index": 5}
+    assert item["content"] == [{"type": "output_text", "text": "Hm: a", "annotations": [moved]}]
+
+
 @pytest.mark.parametrize("content", [None, ""])
 def test_a_refusal_alone_is_no_empty_text(content: str | None) -> None:
     message = {"role": "assistant", "content": content, "refusal": "No."}
