@@ -12,7 +12,7 @@ from gymq.bus.loop_thread import LoopThread, end_task
 from gymq.bus.weights.pushing import Pushed
 from gymq.defaults import CONFIRM_S, InFlight, WeightsMode
 from gymq.protocol.messages import Steering
-from gymq.trainer.groups import Group, Row
+from gymq.trainer.groups import Batch, Group, Row, TrainerError
 from gymq.trainer.run import TrainingRun
 
 T = TypeVar("T")
@@ -47,27 +47,34 @@ class SyncTrainingRun:
         self._thread.stop()
 
     def run_rollouts(self, examples: Sequence[Row], **options: Any) -> Generator[Group, None, None]:
-        """Yield groups as they are completed; the arguments are those of `TrainingRun.run_rollouts`.
+        """Start rollouts; return their groups as they are completed. The arguments are `TrainingRun.run_rollouts`'s.
 
         Raises:
-            TrainerError: a group could not be completed.
+            TrainerError: the options do not fit, or, while groups are returned, one could not be completed.
             RowError: examples cannot be used.
-            BusError: the connection is lost.
+            BusError: while groups are returned, the connection is lost.
         """
         arrived: queue.SimpleQueue[Group | Exception | None] = queue.SimpleQueue()
 
-        async def follow() -> None:
+        async def follow(batch: Batch) -> None:
             try:
-                async for group in self._run.run_rollouts(examples, **options):
+                async for group in batch:
                     arrived.put(group)
                 arrived.put(None)
             except Exception as error:
                 arrived.put(error)
+            except asyncio.CancelledError:
+                arrived.put(TrainerError("the run was closed"))
+                raise
 
         async def start() -> asyncio.Task[None]:
-            return asyncio.create_task(follow())
+            return asyncio.create_task(follow(self._run.run_rollouts(examples, **options)))
 
-        following = self._thread.run(start())
+        return self._groups(self._thread.run(start()), arrived)
+
+    def _groups(
+        self, following: asyncio.Task[None], arrived: queue.SimpleQueue[Group | Exception | None]
+    ) -> Generator[Group, None, None]:
         try:
             while (group := arrived.get()) is not None:
                 if isinstance(group, Exception):

@@ -1,6 +1,7 @@
 """Trainers without an event loop, and the functions for TRL."""
 
 import asyncio
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,6 +14,7 @@ from gymq.trainer.sync import SyncTrainingRun
 from gymq.trainer.trl import TRLRollouts, VerifierReward, environment_reward
 from tests.bridge.engine import Body, say
 from tests.bridge.world import World
+from tests.support.waiting import until
 
 from .conftest import Examples
 
@@ -54,6 +56,24 @@ async def test_who_leaves_the_loop_may_continue_with_other_rows(world: World, ru
             return len(list(training.run_rollouts(examples(4))))
 
     assert await asyncio.to_thread(train) == 4
+
+
+async def test_rollouts_run_while_no_caller_iterates(world: World, run: str, examples: Examples) -> None:
+    may_iterate = threading.Event()
+
+    def train() -> int:
+        with SyncTrainingRun(world.url, run, model=world.name("policy")) as training:
+            groups = training.run_rollouts(examples(2))
+            may_iterate.wait()
+            return len(list(groups))
+
+    training = asyncio.create_task(asyncio.to_thread(train))
+    try:
+        await until(lambda: len(world.engine.requests) == 2, deadline_s=20)
+    finally:
+        may_iterate.set()
+        num_groups = await training
+    assert num_groups == 2
 
 
 # TRL ------------------------------------------------------------------------------------------------------------------
