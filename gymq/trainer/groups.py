@@ -117,8 +117,7 @@ class Group:
         """
         kept, failures = [], list(self.failures)
         for sample in self.samples:
-            age = behind(sample.policy_versions[0]) if sample.policy_versions else max_staleness + 1
-            if age <= max_staleness:
+            if behind(sample.policy_versions[0] if sample.policy_versions else "") <= max_staleness:
                 kept.append(sample)
                 continue
             begun = f"by the policy {sample.policy_versions[0]!r}" if sample.policy_versions else "without a version"

@@ -123,3 +123,12 @@ async def test_what_became_too_old_in_the_store_is_no_sample(training: TrainingR
         "stale",
         "begun by the policy 'v1'; more than 1 updates came since",
     )
+
+
+async def test_what_was_begun_before_the_first_push_is_behind_by_all_pushes(
+    training: TrainingRun, examples: Examples
+) -> None:
+    await versions_of(training, examples(1))
+    await training.update_weights("v1", weights=safetensors(b"v1"))
+    assert await versions_of(training, examples(1), max_staleness=1) == [[]]
+    assert await versions_of(training, examples(1), max_staleness=0) == []
