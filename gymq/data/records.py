@@ -79,7 +79,7 @@ class Record:
             log_probs += [0.0] * (len(prompt) - given) + list(item["generation_log_probs"])
             token_ids = [*prompt, *generation]
             stretches += item.get(VERSIONS_FIELD) or [(None, len(generation))]
-            routed_experts = item.get("routed_experts", routed_experts)
+            routed_experts = item.get("routed_experts")
         if not spans:
             raise NotTrainable("no item of the response has token ids")
         versions = _versions(spans, stretches)

@@ -50,6 +50,12 @@ GOLDEN_LOG_PROBS = {
 }
 
 
+def test_experts_of_an_earlier_call_are_not_those_of_the_sequence() -> None:
+    result = result_of(2)
+    del result["response"]["output"][-2]["routed_experts"]
+    assert Record.of(result).routed_experts is None
+
+
 @pytest.mark.parametrize("turns", [1, 2, 7])
 def test_verl_gets_its_fields(turns: int) -> None:
     converted = to_verl(Record.of(result_of(turns)))
