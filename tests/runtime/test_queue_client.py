@@ -123,6 +123,21 @@ async def test_queued_tasks_that_are_cancelled_leave_the_queue_with_an_outcome(q
     ]
 
 
+async def test_the_tasks_that_agents_end_meanwhile_count_as_cancelled(
+    queue: QueueClient, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for index in range(3):
+        await queue.submit(task(run, index))
+    mark = queue.mark_cancelled
+
+    async def mark_and_end(*args: Any) -> None:
+        await mark(*args)
+        await streams.delete_tasks(queue._js, run)
+
+    monkeypatch.setattr(queue, "mark_cancelled", mark_and_end)
+    assert await queue.cancel(run) == 3
+
+
 async def test_a_run_that_is_opened_again_is_not_cancelled_by_the_marks_of_the_deleted_one(
     bus: Bus, queue: QueueClient, js: JetStream, run: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

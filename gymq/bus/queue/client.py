@@ -170,18 +170,18 @@ class QueueClient:
         """Cancel a run, or one task of it; queued rollouts end at once where this client may store outcomes.
 
         Returns:
-            How many rollouts were queued or in flight.
+            How many rollouts were queued or in flight; of one task, those that no agent ended before they were counted.
 
         Raises:
             BusError: NATS did not answer; call it again.
         """
+        num_queued = await self.num_queued(run) if task_index is None else 0
         await self.mark_cancelled(run, task_index)
-        num_queued = 0
         may_settle = True
         async for sequence, task in self.queued(run):
             if task_index is not None and task.task_index != task_index:
                 continue
-            num_queued += 1
+            num_queued += task_index is not None  # agents end the tasks of a run faster than they are read
             try:
                 if may_settle:
                     outcome = cancelled_outcome(task)

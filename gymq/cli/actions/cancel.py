@@ -12,5 +12,5 @@ async def cancel_in_cluster(pattern: str, task: int | None, nats: str | None) ->
         for run in await matching_runs(bus, pattern):
             queued = await queue.cancel(run, task)
             what = f"run {run}" if task is None else f"task {task} of run {run}"
-            print(f"{what} is cancelled; {queued} of its rollouts were queued or in flight")
+            print(f"{what} is cancelled; {queued:,} of its rollouts were queued or in flight")
     return 0
