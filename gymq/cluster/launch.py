@@ -181,7 +181,7 @@ class Cluster:
     async def _stop(self) -> None:
         # Agents first: the others must answer until the last rollout is done.
         for role in ("agent", "services", "resources", "model"):
-            await asyncio.gather(*(child.stop() for child in self.children if child.spec.role == role))
+            await asyncio.gather(*(_stop_child(child) for child in self.children if child.spec.role == role))
         if self._trimming is not None:
             self._trimming.cancel()
         if self._queues is not None:
@@ -316,6 +316,14 @@ class Child:
             return
         self.process.terminate()
         await _end(self.process, patience_s=self.spec.drain_s + 10.0)
+
+
+async def _stop_child(child: WorkerProcess) -> None:
+    """Stop a process; one that cannot be stopped must keep neither the others nor the server running."""
+    try:
+        await child.stop()
+    except Exception:
+        log.exception("%s did not stop cleanly", child.name)
 
 
 async def keep_running(

@@ -15,6 +15,9 @@ import pytest
 import pytest_asyncio
 
 from gymq.cluster import launch
+from gymq.cluster.server import find_running
+from gymq.cluster.worker_process import ProcessSpec
+from gymq.protocol.instances import Instance
 from tests.support.waiting import DEADLINE_S, until
 
 from .running_cluster import WORKERS, RunningCluster, row
@@ -436,3 +439,34 @@ async def test_a_log_stays_bounded_on_a_full_disk_too(
     launch._trim_once(tmp_path)
     assert log.read_bytes() == b""
     assert (tmp_path / "agents.old.log").exists() is not is_full
+
+
+class Hosted:
+    """A process of a cluster that only notes its end; the first one does not stop."""
+
+    stopped: list[str]
+
+    def __init__(self, name: str, spec: ProcessSpec) -> None:
+        self.name = name
+        self.spec = spec
+        self.serves = True
+
+    async def start(self) -> None:
+        pass
+
+    async def stop(self) -> None:
+        if self.name == "first-0":
+            raise RuntimeError("it cannot stop")
+        self.stopped.append(self.name)
+
+
+async def test_a_process_that_cannot_stop_keeps_nothing_else_running(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Hosted, "stopped", [], raising=False)
+    workers = [Instance(name, "agents", "simple_agent", {"num_workers": 2}) for name in ("first", "second")]
+    async with launch.Cluster(workers, folder=tmp_path, new_child=Hosted):
+        assert await find_running(tmp_path / "jetstream") is not None
+    assert sorted(Hosted.stopped) == ["first-1", "second-0", "second-1", "services"]
+    assert await find_running(tmp_path / "jetstream") is None
+    assert "first-0 did not stop cleanly" in caplog.text
