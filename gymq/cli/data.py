@@ -55,7 +55,7 @@ def list_data(
     from gymq.cli.actions.data import blocks_of, list_blocks
     from gymq.cli.shared.configuration import read_config
 
-    list_blocks(blocks_of(read_config(sources, overrides, check=False), sources), as_json=json)
+    list_blocks(blocks_of(read_config(sources, overrides, check=False, needs_policy=False), sources), as_json=json)
     return 0
 
 

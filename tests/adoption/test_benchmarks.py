@@ -217,6 +217,12 @@ def test_what_a_script_makes_is_checked(sums: Callable[[str], Path], gymq: Comma
     assert not file.exists()
 
 
+def test_rows_of_a_configuration_need_no_policy(gymq: Command) -> None:
+    config = ("-c", "workers/resources/mcqa/config.yaml")
+    assert [gymq("data", *command, *config).status for command in (["list"], ["show", "example"])] == [0, 0]
+    assert gymq("data", "prepare", "example", *config).status == 0
+
+
 def test_rows_that_cannot_be_shown_cost_a_sentence_with_their_place(tmp_path: Path, gymq: Command) -> None:
     rows, config = tmp_path / "rows.jsonl", tmp_path / "config.yaml"
     rows.write_text('{"expected_answer": "A"}\n{"broken\n')

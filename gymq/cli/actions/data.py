@@ -173,7 +173,7 @@ def _block_named(name: str, sources: WorkerSources, overrides: Sequence[str]) ->
         sources, wanted = replace(sources, benchmark=name), BENCHMARK
     else:
         wanted = name
-    return find_block(blocks_of(read_config(sources, overrides, check=False), sources), wanted)
+    return find_block(blocks_of(read_config(sources, overrides, check=False, needs_policy=False), sources), wanted)
 
 
 def rows_of(name: str, sources: WorkerSources, overrides: Sequence[str]) -> Dataset:

@@ -50,6 +50,7 @@ def read_config(
     with_judges: bool = True,
     judge_hint: str = "--judge-url URL --judge-model NAME names another",
     check: bool = True,
+    needs_policy: bool = True,
 ) -> Config:
     """Read the configuration a command was given: files, a file with a verifier, endpoints for policy and judge.
 
@@ -61,6 +62,7 @@ def read_config(
             the configuration implies is added; the code of workers is imported for this.
         judge_hint: how the command names another judge than the policy.
         check: whether keys that nothing reads are refused, and a policy that was added is reported.
+        needs_policy: whether a configuration without a policy is refused.
     """
     _check_sources(sources)
     initial: dict[str, Any] = {}
@@ -85,7 +87,7 @@ def read_config(
     if sources.benchmark is not None:
         benchmark = find_benchmark(sources.benchmark, sources.search_dir)
         files, roots = [str(benchmark.config.absolute()), *files], [benchmark.root.absolute()]
-    if sources.resources is not None or sources.benchmark is not None:
+    if sources.resources is not None or sources.benchmark is not None or not needs_policy:
         settings, simulated = load_with_policy(files, added, initial=initial, roots=roots)
         initial |= simulated
         if simulated and check:
