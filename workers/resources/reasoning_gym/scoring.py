@@ -45,6 +45,13 @@ SCORERS: dict[str, Callable[[str, str], float]] = {
 }
 """Tasks whose scorer is replaced; each gets the answer and the expected one."""
 
+OTHER_NUMBERS = {"countdown": 0.05, "puzzle24": 0.01}
+"""Tasks that ask for an expression of given numbers, and their scores for one of others or of another value.
+
+The library overlooks numbers such as `24e0`; those of `puzzle24` it only counts, and 24.5 is 24 there.
+"""
+ARITHMETIC = re.compile(r"(?!.*(?:\*\s*\*|/\s*/))[0-9\s+*/()-]*", re.DOTALL)
+
 EVALUATED = frozenset({"binary_matrix", "n_queens", "spiral_matrix", "string_insertion"})
 PARSED = frozenset(
     {"countdown", "intermediate_integration", "polynomial_multiplication", "puzzle24", "simple_integration"}
@@ -85,6 +92,8 @@ def score(task: str, answer: str, entry: dict[str, Any], *, hardened: bool = Tru
             entry = {**entry, "metadata": {**entry["metadata"], "output": _tuples(entry["metadata"]["output"])}}
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             given = float(_scorer(task)(answer, entry))
+        if hardened and task in OTHER_NUMBERS and not makes_target(answer, entry["metadata"]):
+            given = min(given, OTHER_NUMBERS[task])
     except Exception:
         return 0.0
     # Shares that are summed up may come out a little above 1.
@@ -97,6 +106,16 @@ def is_formula(answer: str) -> bool:
     names = NAME.findall(rest)
     known = all(len(name) == 1 or name in FORMULA_NAMES for name in names)
     return known and not re.search(r"[^\s+*/%^(),!-]", NAME.sub(" ", rest))
+
+
+def makes_target(answer: str, metadata: dict[str, Any]) -> bool:
+    """Return whether an answer combines the numbers, each once, by + - * / and brackets, and has the wanted value."""
+    from sympy import parse_expr
+
+    if ARITHMETIC.fullmatch(answer) is None:
+        return False
+    used = sorted(map(int, re.findall("[0-9]+", answer)))
+    return used == sorted(metadata["numbers"]) and bool(parse_expr(answer) == metadata.get("target", 24))
 
 
 def _tuples(value: Any) -> Any:

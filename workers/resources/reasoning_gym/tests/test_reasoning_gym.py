@@ -199,6 +199,34 @@ def test_no_constant_is_always_right_and_the_librarys_answer_is(task):
 
 
 @pytest.mark.parametrize(
+    ("task", "answer", "reward"),
+    [
+        ("countdown", "7*3 - 5", 1.0),
+        ("countdown", "5*7*3*.0e1+16e0", 0.05),
+        ("countdown", "(5+7+3)*(x-x)+16e0", 0.05),
+        ("countdown", "7*3 - 5 + 0*3", 0.05),
+        ("countdown", "7*3 - \u0665", 0.01),
+        ("puzzle24", "8*(5*1 - 2)", 1.0),
+        ("puzzle24", "6*4*1*1", 0.01),
+        ("puzzle24", "5*1*2*8*.0e1+24e0", 0.01),
+        ("puzzle24", "8*2 + 8 + 1/5", 0.01),
+        ("puzzle24", "5*(2 + 1) + 8", 0.01),
+        ("puzzle24", "(8 - 2**1)*5 - 6", 0.01),
+    ],
+)
+def test_an_expression_has_to_make_the_target_of_the_given_numbers(task, answer, reward):
+    numbers = {"countdown": {"numbers": [5, 7, 3], "target": 16}, "puzzle24": {"numbers": [5, 1, 2, 8]}}[task]
+    entry = {"question": "", "answer": None, "metadata": numbers}
+    assert score(task, answer, entry) == reward
+
+
+def test_a_value_that_is_only_near_is_no_24():
+    entry = {"question": "", "answer": None, "metadata": {"numbers": [2, 2, 5, 9]}}
+    assert score("puzzle24", "2 + 5/2*9", entry, hardened=False) == 1.0
+    assert score("puzzle24", "2 + 5/2*9", entry) == 0.01
+
+
+@pytest.mark.parametrize(
     ("task", "answer"), [("game_of_life_halting", "banana"), ("coin_flip", "0"), ("complex_arithmetic", "nan")]
 )
 async def test_what_always_won_wins_only_where_it_is_asked_for(task, answer, processes):
