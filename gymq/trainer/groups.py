@@ -136,6 +136,7 @@ class PendingGroup:
     straggler_s: float | None
     on_untrainable: OnUntrainable
     _notified: asyncio.Event = field(default_factory=asyncio.Event)
+    _ended: asyncio.Event = field(default_factory=asyncio.Event)
     _cut_at: float = math.inf  # on the event loop's clock
     _stored: set[int] = field(default_factory=set)  # rollouts notified of since it was read last
     _replaces: dict[int, int | None] = field(default_factory=dict)  # of rollouts in the queue
@@ -173,6 +174,13 @@ class PendingGroup:
         """Wait no longer."""
         self._cut_at = -math.inf
         self._notified.set()
+
+    def end(self) -> None:
+        """Note that the group is not waited for any more."""
+        self._ended.set()
+
+    async def until_ended(self) -> None:
+        await self._ended.wait()
 
     def expect(self, queued: dict[int, int | None]) -> None:
         """Expect rollouts that are already in the queue, with the failures that they replace."""

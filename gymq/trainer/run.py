@@ -191,8 +191,9 @@ class TrainingRun:
     async def _complete(self, pending: PendingGroup, settings: _BatchSettings) -> Group:
         """Complete one group."""
         index = pending.task_index
-        if self._pending.setdefault(index, pending) is not pending:
-            raise TrainerError(f"task {index} of run {self.run} is already being awaited")
+        while (other := self._pending.get(index)) is not None:
+            await other.until_ended()  # of a batch whose loop was left, for example; the rest comes from the store
+        self._pending[index] = pending
         try:
             await self._read(pending)
             pending.expect(self._queued.get(index, {}))
@@ -207,6 +208,7 @@ class TrainingRun:
             raise errors.exceptions[0] from None
         finally:
             del self._pending[index]
+            pending.end()
         group = pending.group()
         return group if settings.max_staleness is None else await self._without_stale(group, settings.max_staleness)
 

@@ -387,3 +387,24 @@ async def test_failures_of_another_row_are_not_those_of_this_one(
     assert group.failures
     with pytest.raises(TrainerError, match="another row"):
         await collected(training.run_rollouts(examples(1, subject="history")))
+
+
+async def test_who_leaves_the_loop_may_request_the_same_groups_again(
+    training: TrainingRun, world: World, examples: Examples
+) -> None:
+    may_end = asyncio.Event()
+
+    async def turn(body: Body) -> Body:
+        if asked(body) != "say 0":
+            await may_end.wait()
+        return say("done")
+
+    world.engine.turn = turn
+    async for group in training.run_rollouts(examples(3)):
+        assert group.task_index == 0
+        break
+    again = asyncio.create_task(collected(training.run_rollouts(examples(3))))
+    at_the_same_time = asyncio.create_task(collected(training.run_rollouts(examples(3))))
+    may_end.set()
+    assert len(await again) == len(await at_the_same_time) == 3
+    assert len(world.engine.requests) == 3
