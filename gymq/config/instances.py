@@ -64,6 +64,8 @@ def _problems(name: Any, block: dict[str, Any], types: list[str]) -> Iterator[tu
         return
     ((implementation, options),) = block[server_type].items()
     keys = (name, server_type, str(implementation))
+    if not isinstance(implementation, str):
+        yield keys, "an implementation needs a name that is text, not a number"
     for field, problem in problems(Implementation, options):
         yield (*keys, *field), problem
     if server_type == "resources_servers" and isinstance(options, dict) and options.get("domain") is None:

@@ -118,6 +118,9 @@ def check_keys(config: Config) -> list[str]:
             hint = meant or _other_hint(str(name))
             problems.append(f"{where}: no key {name} is known and nothing refers to it{hint}")
     problems += _unknown_in_head_server(config)
+    for name in ("head_server", PARAMS):
+        if not isinstance(value := config.tree.get(name), dict | None):
+            problems.append(f"{origin(config.sources, (name,))}: {name}: must be a mapping, not {value!r}")
     if problems:
         raise ConfigError("; ".join(problems))
     check_sampling(config.tree.get(PARAMS) or {})

@@ -148,6 +148,11 @@ def test_a_number_cannot_name_an_instance(load_files):
         load_files({"a.yaml": "7: {resources_servers: {m: {entrypoint: a, domain: math}}}"})
 
 
+def test_a_number_cannot_name_an_implementation(load_files):
+    with pytest.raises(ConfigError, match=r"e\.resources_servers\.5: an implementation needs a name that is text"):
+        load_files({"a.yaml": "e: {resources_servers: {5: {entrypoint: x, domain: other}}}"})
+
+
 def test_a_reference_must_name_an_instance(load_files, files):
     with pytest.raises(ConfigError) as caught:
         load_files(files, "solver.responses_api_agents.simple_agent.resources_server.name=capital", env=ENV)

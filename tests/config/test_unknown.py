@@ -30,6 +30,8 @@ from .conftest import ENV
             r"^override \+capitals\.resource_servers=1: capitals: no key resource_servers;",
         ),
         ("+responses_create_params.temprature=1", r"no parameter temprature; did you mean temperature\?"),
+        ("+responses_create_params=5", r"^override \+responses_create_params=5: .* must be a mapping, not 5$"),
+        ("+head_server=5", r"^override \+head_server=5: head_server: must be a mapping, not 5$"),
     ],
 )
 def test_an_override_that_nothing_reads_is_refused_with_the_nearest_key(load_files, files, override, message):
