@@ -219,7 +219,11 @@ def _write_report(report: ReportFiles, inputs: _SortedLines, results: _SortedLin
     decode = msgspec.json.Decoder(ResultRow).decode
     rows = (InputRow(key, agent, parse_object(text)) for key, agent, text in inputs)
     entries = (decode(text) for _, _, text in results)
-    with atomic_write(report.agent_metrics) as agents_file, atomic_write(report.reward_profiling) as groups_file:
-        for group in stream.groups(rows, entries):
-            groups_file.write(_encode(group) + b"\n")
-        agents_file.write(_encode(stream.agents()) + b"\n")
+    try:
+        with atomic_write(report.agent_metrics) as agents_file, atomic_write(report.reward_profiling) as groups_file:
+            for group in stream.groups(rows, entries):
+                groups_file.write(_encode(group) + b"\n")
+            agents_file.write(_encode(stream.agents()) + b"\n")
+    except OSError as error:
+        where = f"{report.reward_profiling} and {report.agent_metrics.name}"
+        raise ReportError(f"{where} cannot be written: {error.strerror or error}") from None

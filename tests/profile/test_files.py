@@ -1,3 +1,4 @@
+import errno
 import gzip
 import json
 from pathlib import Path
@@ -110,6 +111,16 @@ def test_a_result_that_cannot_be_used_is_named_with_its_line(
     rows, results = write(tmp_path / "in.jsonl", ROWS), write(tmp_path / "run.jsonl", RESULTS)
     results.write_text(results.read_text() + line + "\n")
     with pytest.raises(error, match=reason):
+        write_report(rows, results)
+
+
+def test_a_full_disk_is_told_plainly(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: Path) -> Any:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    rows, results = write(tmp_path / "in.jsonl", ROWS), write(tmp_path / "run.jsonl", RESULTS)
+    monkeypatch.setattr("gymq.stats.files.atomic_write", fail)
+    with pytest.raises(ReportError, match=r"run_agent_metrics\.json cannot be written: No space left on device"):
         write_report(rows, results)
 
 
