@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import resource
 import threading
 from collections.abc import Callable
@@ -766,6 +767,24 @@ async def test_input_and_output_must_differ(desk: Desk) -> None:
     desk.write_input([row()])
     desk.output = desk.input
     with pytest.raises(CollectError, match="the same file"):
+        await desk.collect()
+
+
+async def test_the_files_of_a_run_are_not_its_input(desk: Desk) -> None:
+    desk.write_input([row(script={"model_nonsense": True})])
+    await desk.collect()
+    before = desk.content()
+    desk.input = desk.files.failures
+    with pytest.raises(CollectError, match=r"_failures\.jsonl belongs to the run at the output: choose another"):
+        await desk.collect(overwrite=True)
+    assert desk.content() == before
+
+
+@pytest.mark.parametrize("which", ["input", "output"])
+async def test_a_name_that_is_not_utf_8_is_refused(desk: Desk, which: str) -> None:
+    setattr(desk, which, desk.input.with_name(os.fsdecode(b"r\xe4.jsonl")))
+    desk.write_input([row()])
+    with pytest.raises(CollectError, match=r"r\\udce4\.jsonl': the name of the file is not UTF-8"):
         await desk.collect()
 
 

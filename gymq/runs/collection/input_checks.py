@@ -38,15 +38,18 @@ def check_files(options: CollectOptions) -> Dataset:
         dataset = Dataset(options.input, of_a_list=options.rows_of_a_list)
     except (DatasetError, HubError) as error:
         raise CollectError(str(error)) from None
-    if options.output.resolve() in [file.resolve() for file in dataset.files]:
+    files = RunFiles(options.output)
+    read = [file.resolve() for file in dataset.files]
+    if options.output.resolve() in read:
         raise CollectError(f"input and output are the same file: {options.output}")
+    if any(file.resolve() in read for file in files.all()):
+        raise CollectError(f"the input {options.input} belongs to the run at the output: choose another output")
     if options.input.is_dir() and options.output.resolve().is_relative_to(options.input.resolve()):
         raise CollectError(f"the output {options.output} is in the input folder: choose another place")
     if options.output.suffix in COMPRESSED:
         raise CollectError(f"the output {options.output} would not be compressed: give a name that ends in .jsonl")
     if options.output.is_dir():
         raise CollectError(f"the output {options.output} is a folder: name a file in it")
-    files = RunFiles(options.output)
     if not options.overwrite and files.read_manifest() is None and files.output.exists():
         raise refusal(options, f"{files.manifest.name} is not beside it")
     return dataset
