@@ -34,6 +34,9 @@ def check_files(options: CollectOptions) -> Dataset:
         raise CollectError(
             f"a rollout may take between 0 and {MAX_TIMEOUT_S} seconds, not {options.rollout_timeout_s:g}"
         )
+    for path in (options.input, options.output):
+        if any("\ud800" <= letter <= "\udfff" for letter in str(path)):  # bytes that Python could not decode
+            raise CollectError(f"{str(path)!a}: the name of the file is not UTF-8, so it cannot be kept with the run")
     try:
         dataset = Dataset(options.input, of_a_list=options.rows_of_a_list)
     except (DatasetError, HubError) as error:
