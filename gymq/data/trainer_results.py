@@ -90,7 +90,7 @@ def _fields(outcome: Outcome, on_untrainable: Untrainable) -> dict[str, Any]:
 
 
 def _result(outcome: VerifiedRollout, on_untrainable: Untrainable) -> dict[str, Any]:
-    _check_verdict(outcome, outcome.verdict)
+    check_verdict(outcome)
     trainable = one_chain(outcome.response["output"])
     if not trainable.num_calls:
         _check_untrainable(outcome, on_untrainable)
@@ -114,7 +114,13 @@ def _of_row(outcome: Outcome) -> dict[str, Any]:
     return {name: value for name, value in parse_object(outcome.row).items() if name not in _FROM_VERIFIER}
 
 
-def _check_verdict(outcome: VerifiedRollout, verdict: dict[str, Any]) -> None:
+def check_verdict(outcome: VerifiedRollout) -> None:
+    """Check that a verdict has a reward.
+
+    Raises:
+        StatusError: it is a failure, or its parts do not add up.
+    """
+    verdict = outcome.verdict
     if verdict.get(FAILURE_CLASS):
         raise _failed(outcome, str(verdict[FAILURE_CLASS]), "the verifier answered with a failure in place of a reward")
     components = verdict.get("reward_components")
@@ -150,6 +156,15 @@ def _check_untrainable(outcome: VerifiedRollout, on_untrainable: Untrainable) ->
 
 def _says_anything(output: list[dict[str, Any]]) -> bool:
     return any(item.get("type") != "message" for item in output) or bool(responses.assistant_text({"output": output}))
+
+
+def is_masked(outcome: VerifiedRollout) -> bool:
+    """Return whether a rollout is not to be trained on, by its verdict or its row.
+
+    Raises:
+        JsonlError: its row is not a JSON object.
+    """
+    return _is_masked({**parse_object(outcome.row), **outcome.verdict})
 
 
 def _is_masked(fields: dict[str, Any]) -> bool:

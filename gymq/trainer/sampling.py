@@ -16,7 +16,9 @@ from typing import Any
 
 import msgspec
 
+from gymq.data.failure_status import StatusError
 from gymq.data.rows import AGENT_REF, ROW_NUMBER
+from gymq.data.trainer_results import check_verdict
 from gymq.protocol.messages import Outcome, VerifiedRollout
 from gymq.stats.intervals import Interval
 from gymq.stats.sequential import expected_variance, pass_rate_interval, width
@@ -81,7 +83,7 @@ class Difficulties:
         return made
 
     def add_outcome(self, outcome: Outcome) -> None:
-        if isinstance(outcome, VerifiedRollout):
+        if isinstance(outcome, VerifiedRollout) and _has_reward(outcome):
             groups = self._groups.setdefault(_key(msgspec.json.decode(outcome.row)), {})
             groups.setdefault(outcome.task_index, PassCount()).add(outcome.reward)
 
@@ -230,6 +232,14 @@ async def _until_known(
 async def _one(run: TrainingRun, example: Row, options: Mapping[str, Any]) -> Group:
     (group,) = [group async for group in run.run_rollouts([example], **options)]
     return group
+
+
+def _has_reward(outcome: VerifiedRollout) -> bool:
+    try:
+        check_verdict(outcome)
+    except StatusError:
+        return False
+    return True
 
 
 def _key(row: Mapping[str, Any]) -> bytes:

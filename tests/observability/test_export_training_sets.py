@@ -62,6 +62,13 @@ def test_what_is_masked_or_has_no_chat_form_is_left_out(tmp_path: Path) -> None:
     assert (examples, file.num_left_out) == ([], 4)
 
 
+def test_what_trainers_mask_or_take_for_a_failure_is_left_out(tmp_path: Path) -> None:
+    nested = rollout("r", 0, verdict={"instance_config": {"mask_sample": True}})
+    failed = rollout("r", 0, 1, reward=0.0, verdict={"_ng_failure_class": "verifier_failed"})
+    examples, file = written(tmp_path, "dpo", nested, failed, rollout("r", 0, 2), rollout("r", 0, 3, reward=0.0))
+    assert (len(examples), file.num_left_out) == (1, 2)
+
+
 def test_pairs_are_of_one_task_and_use_a_rollout_once(tmp_path: Path) -> None:
     outcomes = [
         rollout("r", 0, 0, text="bad 0", reward=0.0),

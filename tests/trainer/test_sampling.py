@@ -146,6 +146,19 @@ async def test_difficulties_are_counted_across_steps_and_outlast_the_trainer(
         assert counted.most_informative([*rows, unknown], 2) == [rows[2], unknown]
 
 
+async def test_a_verdict_that_is_a_failure_counts_no_more_after_a_restart_than_before(
+    world: World, training: TrainingRun, alternating: Alternating, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail(self: Alternating, request: gymq.VerifyRequest[gymq.Row]) -> gymq.Verdict:
+        return gymq.Verdict(0.0, _ng_failure_class="verifier_failed")
+
+    monkeypatch.setattr(Alternating, "verify", fail)
+    known = Difficulties()
+    async for group in training.run_rollouts(rows_of(world, {})):
+        known.add(group)
+    assert known.num_rollouts == (await Difficulties.of_run(training)).num_rollouts == 0
+
+
 async def test_leaving_the_loop_asks_for_no_more_groups(
     world: World, training: TrainingRun, alternating: Alternating
 ) -> None:

@@ -7,7 +7,9 @@ from typing import Any, Literal
 
 import msgspec
 
+from gymq.data.failure_status import StatusError
 from gymq.data.jsonl import JsonlError, parse_object
+from gymq.data.trainer_results import check_verdict, is_masked
 from gymq.defaults import PASS_THRESHOLD
 from gymq.protocol.messages import Outcome, VerifiedRollout
 from gymq.responses import ResponsesError, responses_to_chat
@@ -18,7 +20,6 @@ from gymq.runs.outcome_fields import params_of
 TrainingSet = Literal["sft", "dpo"]
 
 MAX_WAITING = 8  # completions of a task that wait for their counterpart
-_MASKED = "mask_sample"  # of a verdict: not to be trained on
 
 
 class TrainingSetFile(ConvertedFile):
@@ -30,7 +31,7 @@ class TrainingSetFile(ConvertedFile):
 
     Attributes:
         num_written: examples so far.
-        num_left_out: rollouts that have no chat form, or whose verdict masks them.
+        num_left_out: rollouts that have no chat form or no usable verdict, or that are masked.
         num_passed: rollouts with a reward of `min_reward` or more.
         num_rewarded: rollouts with a reward.
     """
@@ -58,8 +59,9 @@ class TrainingSetFile(ConvertedFile):
         if self._form == "sft" and not passed:
             return
         try:
-            example = None if outcome.verdict.get(_MASKED) is True else _Example(outcome)
-        except (JsonlError, ResponsesError):
+            check_verdict(outcome)
+            example = None if is_masked(outcome) else _Example(outcome)
+        except (JsonlError, ResponsesError, StatusError):
             example = None
         if example is None or not example.completion:
             self.num_left_out += 1
