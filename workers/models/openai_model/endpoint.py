@@ -35,6 +35,7 @@ from gymq.protocol.tokens import to_json
 MAX_REPLY_BYTES = 64 * 1024 * 1024
 MAX_LIST_BYTES = 1024 * 1024  # of the names of models
 LIST_TIMEOUT_S = 5.0
+MAX_CONNECTING = 256  # at a time; the handshakes of thousands take longer than one may
 
 MAX_EXCERPT = 500  # characters of an endpoint's message that are passed on
 _SHORTEST_SECRET = 4  # shorter ones protect nothing, and cutting them out would garble every text
@@ -103,6 +104,18 @@ class Head:
         return self.headers.get("Content-Type", "application/octet-stream").partition(";")[0].strip().lower()
 
 
+class _Connector(aiohttp.TCPConnector):
+    """Makes a limited number of connections at a time; who waits for a turn is not yet connecting."""
+
+    def __init__(self) -> None:
+        super().__init__(limit=0)
+        self._turns = asyncio.Semaphore(MAX_CONNECTING)
+
+    async def connect(self, *request: Any, **named: Any) -> Any:
+        async with self._turns:
+            return await super().connect(*request, **named)
+
+
 class Endpoint:
     """Posts JSON to the paths below one base URL."""
 
@@ -130,7 +143,7 @@ class Endpoint:
 
     async def start(self) -> None:
         self._http = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0),
+            connector=_Connector(),
             cookie_jar=aiohttp.DummyCookieJar(),
             headers=self._headers,
             proxy=_proxy_of(self.base_url),

@@ -8,6 +8,7 @@ import socket
 import traceback
 from typing import Any
 
+import aiohttp
 import pytest
 from gymq.workers.models.openai_model import endpoint
 from gymq.workers.models.openai_model.retry import BROKEN, OVERLOADED, UNREACHABLE
@@ -333,6 +334,28 @@ async def test_an_endpoint_without_tls_names_the_scheme(start: Start, waits: lis
     plain.close()
     assert found.curable
     assert "check whether the URL begins with http:// or https://" in found.message
+
+
+async def test_so_many_connections_are_made_at_a_time_that_none_takes_too_long(
+    start: Start, server: MockServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connect, connecting, most = aiohttp.TCPConnector.connect, 0, 0
+
+    async def counted(*request: Any, **named: Any) -> Any:
+        nonlocal connecting, most
+        connecting += 1
+        most = max(most, connecting)
+        try:
+            return await connect(*request, **named)
+        finally:
+            connecting -= 1
+
+    monkeypatch.setattr(aiohttp.TCPConnector, "connect", counted)
+    monkeypatch.setattr(endpoint, "MAX_CONNECTING", 2)
+    server.answers = [good("chat")]
+    worker = await start(dialect="chat")
+    await asyncio.gather(*(ask(worker) for _ in range(20)))
+    assert most == 2
 
 
 async def test_a_handshake_that_does_not_end_is_a_dead_endpoint(
