@@ -252,7 +252,8 @@ class Connection:
             BusError: it did not answer in time.
         """
         try:
-            await self._nc.flush(timeout=timeout_s)  # type: ignore[arg-type]
+            async with asyncio.timeout(FLUSH_TIMEOUT_S + timeout_s):  # it waits in line behind those that publish
+                await self._nc.flush(timeout=timeout_s)  # type: ignore[arg-type]
         except (nats.errors.Error, TimeoutError, OSError) as error:
             raise BusError(f"the server does not answer: {error}") from None
 
@@ -264,7 +265,8 @@ class Connection:
                 continue
             asked_at = time.monotonic()
             try:
-                await self._nc.rtt(timeout=WATCHDOG_S)
+                async with asyncio.timeout(WATCHDOG_S):  # to send its PING, it waits in line behind those that publish
+                    await self._nc.rtt(timeout=WATCHDOG_S)
             except Exception:
                 suspended = time.monotonic() - asked_at > WATCHDOG_S + SUSPENDED_S
                 if self._nc.is_connected and not suspended:

@@ -7,7 +7,7 @@ from typing import Self
 
 import pytest
 
-from gymq.bus import Bus, Msg, client
+from gymq.bus import Bus, Msg, client, connection
 from gymq.bus.client import MendedClient
 from gymq.bus.connection import Connection
 from tests.support.waiting import DEADLINE_S, until
@@ -62,8 +62,12 @@ class ScriptedServer:
             while line := await reader.readline():
                 if number <= self.num_frozen:
                     await asyncio.Event().wait()
-                self._handle(line.split())
-        except OSError:
+                command = line.split()
+                if command[0] == b"PUB":
+                    await reader.readexactly(int(command[-1]) + 2)
+                else:
+                    self._handle(command)
+        except (OSError, asyncio.IncompleteReadError):
             pass
         finally:
             self.num_open -= 1
@@ -101,6 +105,7 @@ async def frozen_bus(server: ScriptedServer, monkeypatch: pytest.MonkeyPatch) ->
     yield bus
     monkeypatch.setattr(Connection.flush, "__defaults__", (0.1,))
     monkeypatch.setattr(bus._nc, "_flush_timeout", 0.1)
+    monkeypatch.setattr(connection, "FLUSH_TIMEOUT_S", 0.1)
     await asyncio.wait_for(bus.close(), DEADLINE_S)
     assert bus.lost.is_set()
 
@@ -120,6 +125,25 @@ async def test_a_server_that_reads_nothing_is_not_waited_for_when_its_connection
 ) -> None:
     await frozen_bus._nc.force_reconnect()
     await until(lambda: server.num_connections == 2 and frozen_bus.is_connected)
+
+
+async def test_a_server_that_reads_nothing_is_noticed_however_many_wait_to_send(
+    server: ScriptedServer, frozen_bus: Bus, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publishing = await _too_many(frozen_bus)
+    monkeypatch.setattr(connection, "WATCHDOG_S", 0.2)
+    watching = asyncio.create_task(frozen_bus._watch())
+    await until(lambda: server.num_connections == 2 and frozen_bus.is_connected)
+    watching.cancel()
+    async with asyncio.timeout(DEADLINE_S):
+        await asyncio.gather(*publishing)
+
+
+async def test_a_connection_on_which_many_wait_to_send_can_be_closed(frozen_bus: Bus) -> None:
+    publishing = await _too_many(frozen_bus)
+    assert frozen_bus.is_connected  # and the fixture closes it
+    for task in publishing:
+        task.cancel()
 
 
 async def test_a_server_that_reads_nothing_is_not_waited_for_when_its_connection_is_closed(frozen_bus: Bus) -> None:
@@ -187,6 +211,16 @@ async def test_a_connection_that_the_server_ends_for_good_is_lost_even_with_some
     nats._pending_data_size += 11
     server.say(b"-ERR 'User Authentication Expired'\r\n")
     await asyncio.wait_for(bus.lost.wait(), DEADLINE_S)
+
+
+async def _too_many(bus: Bus) -> list[asyncio.Task[None]]:
+    """Publish more than is buffered, and more often than the client library keeps in its line to the socket."""
+    line = bus._nc._flush_queue
+    assert line is not None
+    publishing = [asyncio.create_task(bus.publish("x", bytes(MEGABYTE))) for _ in range(66)]
+    publishing += [asyncio.create_task(bus.publish("x", b"")) for _ in range(2000)]
+    await until(line.full)
+    return publishing
 
 
 def _ignore(_: Msg) -> None:
