@@ -14,6 +14,7 @@ from gymq.cli.shared.configuration import read_config
 from gymq.cli.shared.parameters import WorkerSources
 from gymq.config import ConfigError
 from gymq.execution.loading.registry import WorkerNotFound
+from gymq.execution.loading.worker_source import find_worker
 from gymq.judge import JudgeOptions
 from gymq.model import ModelRequest
 from gymq.responses import output_text, validate_response
@@ -105,6 +106,11 @@ def test_a_worker_is_named_by_its_name_its_file_or_its_configuration(here):
     )
     assert implementations(by_config)["mcqa_simple_agent"] == "simple_agent"
     assert implementations(by_config)["policy_model"] == "replay_model"
+
+
+@pytest.mark.parametrize("place", ["workers/resources/mcqa", "workers/resources/mcqa/worker.py"])
+def test_the_folder_of_a_shipped_worker_is_found_from_everywhere(place):
+    assert find_worker(place).implementation == "mcqa"
 
 
 def test_a_model_is_a_url_a_worker_an_instance_a_class_or_a_function(monkeypatch):

@@ -12,6 +12,7 @@ from gymq.execution.loading import registry
 from gymq.execution.loading.registry import BASES, InvalidWorker, WorkerNotFound
 from gymq.processes import file_modules
 from gymq.protocol.instances import Instance, Kind
+from gymq.workers import SHIPPED
 
 WORKER_FILE = "worker.py"
 
@@ -75,8 +76,8 @@ def find_worker(named: str, kinds: Collection[Kind] = tuple(BASES)) -> WorkerSou
     """Return the worker that the user means.
 
     Args:
-        named: a name (`mcqa`), a folder with worker.py, a Python file, also as `file.py:Class`, or a module, also as
-            `package.module:Class`.
+        named: a name (`mcqa`), a folder with worker.py, shipped ones too, a Python file, also as `file.py:Class`,
+            or a module, also as `package.module:Class`.
         kinds: the kinds of worker that are accepted.
 
     Raises:
@@ -85,6 +86,8 @@ def find_worker(named: str, kinds: Collection[Kind] = tuple(BASES)) -> WorkerSou
     file_modules.look_in(Path.cwd())
     place, _, class_name = named.partition(":")
     path = Path(place)
+    if path.parts[:1] == ("workers",) and not path.exists() and (SHIPPED / path).exists():
+        path = SHIPPED / path
     if path.is_dir():
         package = path / path.resolve().name  # the folder of a package for pip has it one level below
         path = (package if not (path / WORKER_FILE).is_file() and package.is_dir() else path) / WORKER_FILE
