@@ -57,7 +57,7 @@ PARSED = frozenset(
     {"countdown", "intermediate_integration", "polynomial_multiplication", "puzzle24", "simple_integration"}
 )
 TRIGONOMETRIC = ("sin", "cos", "tan", "cot", "sec", "csc")
-FORMULA_NAMES = frozenset({"exp", "log", "ln", "sqrt", "abs", "Abs", "erf", "Integral", "pi", *TRIGONOMETRIC}) | {
+FORMULA_NAMES = frozenset({"exp", "log", "ln", "sqrt", "abs", "Abs", "erf", "pi", *TRIGONOMETRIC}) | {
     f"{before}{name}{after}" for name in TRIGONOMETRIC for before, after in (("a", ""), ("", "h"), ("a", "h"))
 }
 NAME = re.compile(r"[^\W\d]\w*")
@@ -83,7 +83,7 @@ def score(task: str, answer: str, entry: dict[str, Any], *, hardened: bool = Tru
     """
     if hardened and is_no_number(answer, entry["answer"]):
         return 0.0
-    if task in PARSED and not is_formula(answer):
+    if task in PARSED and not is_formula(answer, integrals=not hardened or answer == entry["answer"]):
         answer = NOT_A_FORMULA
     try:
         if hardened and task in SCORERS:
@@ -100,11 +100,15 @@ def score(task: str, answer: str, entry: dict[str, Any], *, hardened: bool = Tru
     return min(given, 1.0)
 
 
-def is_formula(answer: str) -> bool:
-    """Return whether a text has only numbers, operators, variables of one letter and elementary functions."""
+def is_formula(answer: str, *, integrals: bool) -> bool:
+    """Return whether a text has only numbers, operators, variables of one letter and elementary functions.
+
+    Args:
+        integrals: whether it may have integrals too. Then the question itself answers a question for an integral.
+    """
     rest = NUMBER.sub(" ", answer)
     names = NAME.findall(rest)
-    known = all(len(name) == 1 or name in FORMULA_NAMES for name in names)
+    known = all(len(name) == 1 or name in FORMULA_NAMES or (integrals and name == "Integral") for name in names)
     return known and not re.search(r"[^\s+*/%^(),!-]", NAME.sub(" ", rest))
 
 

@@ -95,7 +95,7 @@ def test_lists_are_still_read_where_the_library_reads_them():
     ],
 )
 def test_a_formula_has_numbers_operators_variables_and_elementary_functions(text, fits):
-    assert is_formula(text) is fits
+    assert is_formula(text, integrals=True) is fits
 
 
 async def test_an_answer_that_computes_for_ever_is_worth_nothing(monkeypatch):
@@ -218,6 +218,14 @@ def test_an_expression_has_to_make_the_target_of_the_given_numbers(task, answer,
     numbers = {"countdown": {"numbers": [5, 7, 3], "target": 16}, "puzzle24": {"numbers": [5, 1, 2, 8]}}[task]
     entry = {"question": "", "answer": None, "metadata": numbers}
     assert score(task, answer, entry) == reward
+
+
+@pytest.mark.parametrize("task", ["simple_integration", "intermediate_integration"])
+def test_the_question_is_no_answer_to_a_question_for_an_integral(task):
+    entry = {"question": "", "answer": "x**3 + C", "metadata": {"integrand": "3*x**2", "variable": "x"}}
+    assert score(task, "Integral(3*x**2, x)", entry, hardened=False) == 1.0
+    assert score(task, "Integral(3*x**2, x)", entry) == 0.0
+    assert score(task, "x**3 + 4", entry) == 1.0
 
 
 def test_a_value_that_is_only_near_is_no_24():
