@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -49,10 +50,16 @@ class Dataset:
         self.name = "rows" if of_a_list else str(path)
         self.files = _files_of(path)
         self._of_a_list = of_a_list
+        self._before: list[int] = []  # lines before each file that was begun
 
     def place(self, number: int) -> str:
-        """Return the place of a row, counted from 1, for messages."""
-        return f"{self.name}[{number - 1}]" if self._of_a_list else f"{self.name}:{number}"
+        """Return the place of a row that was read, counted from 1, for messages."""
+        if self._of_a_list:
+            return f"{self.name}[{number - 1}]"
+        if len(self.files) == 1:
+            return f"{self.name}:{number}"
+        at = bisect_left(self._before, number) - 1
+        return f"{self.files[at]}:{number - self._before[at]}"
 
     def __iter__(self) -> Iterator[bytes]:
         """Yield the rows as lines of JSON.
@@ -72,11 +79,12 @@ class Dataset:
         Raises:
             JsonlError: a file cannot be read.
         """
-        for file in self.files:
-            if file.suffix in _COLUMNAR:
-                yield from _lines_of_table(file, refuse)
-            else:
-                yield from JsonlFile(file)
+        number = 0
+        for position, file in enumerate(self.files):
+            self._before[position:] = [number]
+            for line in _lines_of_table(file, refuse) if file.suffix in _COLUMNAR else JsonlFile(file):
+                number += 1
+                yield line
 
     def digest(self) -> str:
         """Return the SHA-256 of the file's bytes; of several files, that of their digests."""

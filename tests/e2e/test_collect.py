@@ -733,6 +733,20 @@ async def test_a_row_of_a_table_without_json_form_costs_itself(desk: Desk) -> No
         check_paths(desk.collection(overwrite=True)._options)
 
 
+async def test_a_bad_row_of_a_folder_is_named_with_its_file(desk: Desk) -> None:
+    folder = desk.input.parent / "rows"
+    folder.mkdir()
+    for shard, lines in enumerate(("{broken\n", json.dumps(row("a")), json.dumps(row("b")) + "\n{worse\n[]\n")):
+        (folder / f"train-0000{shard}-of-00003.jsonl").write_text(lines)
+    desk.input = folder
+    assert (await desk.collect()).refused == 3
+    places = [
+        line["_ng_failure_message"].rpartition(": the line")[0].split(": ")[0] for line in read(desk.files.failures)
+    ]
+    names = ("train-00000-of-00003.jsonl:1", "train-00002-of-00003.jsonl:2", "train-00002-of-00003.jsonl:3")
+    assert places == [str(folder / name) for name in names]
+
+
 async def test_a_row_that_no_message_can_hold_costs_itself(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gymq.runs.collection.run_setup.MAX_ROW_BYTES", 2000)
     desk.write_input([row("a"), row("b" * 2000), row("c")])
