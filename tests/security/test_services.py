@@ -15,6 +15,7 @@ from gymq.execution.services.janitor import Janitor
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import Failure, FailureClass, Submission, Task
+from gymq.protocol.subjects import TaskQueueName
 from tests.support.waiting import DEADLINE_S, until_answer
 
 from .conftest import RawClients, RoleServer
@@ -122,3 +123,14 @@ async def test_a_submission_whose_task_exceeds_a_message_is_queued_in_parts(role
     for bus in (client, services, operator):
         await bus.close()
     assert role_server.violations() == before
+
+
+async def test_a_queue_that_the_operator_closes_delivers_nothing_meanwhile(role_server: RoleServer, run: str) -> None:
+    operator = await Bus.connect(role_server.url_of("operator"), role="operator", name="test")
+    name = TaskQueueName("tasks", run, "a")
+    await streams.ensure_queue(operator.js, name, ack_wait_s=30.0)
+    paused = await operator.js.api(f"CONSUMER.PAUSE.TASKS.{name.consumer}", {"pause_until": "2100-01-01T00:00:00Z"})
+    assert paused["paused"]
+    await streams.close_queue(operator.js, name.consumer)
+    assert name.consumer not in await streams.queues(operator.js)
+    await operator.close()

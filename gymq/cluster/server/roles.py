@@ -269,7 +269,10 @@ def exports() -> list[Export]:
         Export(PUSHED, "heard"),
         Export("$JS.API.INFO", "one"),
         Export("$JS.API.STREAM.>", "one"),
-        *(Export(f"$JS.API.CONSUMER.{verb}.>", "one") for verb in ("CREATE", "DELETE", "INFO", "LIST", "NAMES")),
+        *(
+            Export(f"$JS.API.CONSUMER.{verb}.>", "one")
+            for verb in ("CREATE", "DELETE", "INFO", "LIST", "NAMES", "PAUSE")
+        ),
         Export("$JS.API.CONSUMER.MSG.NEXT.>", "many"),
         Export("$JS.API.DIRECT.GET.*", "many"),
         Export("$JS.API.DIRECT.GET.*.>", "one"),
