@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from gymq.processes import parent_death
 
 IDLE_S = 60.0  # without a worker, after which it ends
+NOT_FORKED = 0  # in the place of a worker's process id, where the system has no process to spare
 
 
 class ForkServer:
@@ -75,7 +76,8 @@ class ForkServer:
                 pid = os.fork()
             except OSError:
                 traceback.print_exc()
-                parent.close()
+                with parent:
+                    _report(parent, self._pid_line, NOT_FORKED)
                 return None
             if pid == 0:
                 os.setsid()

@@ -104,7 +104,11 @@ class _ForkServer:
         return self._process.poll() is None
 
     async def fork(self, log_to: int) -> Spawned | None:
-        """Fork a process; None if the fork server ends before it does, or hangs and is killed."""
+        """Fork a process; None if the fork server ends before it does, or hangs and is killed.
+
+        Raises:
+            CannotFork: the system has no process to spare.
+        """
         ours, theirs = socket.socketpair()
         with theirs:
             try:
@@ -113,18 +117,20 @@ class _ForkServer:
                 ours.close()
                 return None
         reader, writer = await asyncio.open_unix_connection(sock=ours)
-        line = b""
+        line, pid = b"", 0
         try:
             async with asyncio.timeout(FORKS_S):
                 line = await reader.readline()
+            if line.startswith(PID) and not (pid := int(line.removeprefix(PID))):
+                raise CannotFork
         except ConnectionError:
             pass
         except TimeoutError:
             self._process.kill()
         finally:
-            if not line.startswith(PID):
+            if not pid:
                 writer.close()  # the process ends, if there is one
-        return Spawned(int(line.removeprefix(PID)), reader, writer) if line.startswith(PID) else None
+        return Spawned(pid, reader, writer) if pid else None
 
 
 # The kernel ends a fork server with the thread that started it, so each thread has its own: one for each interpreter
