@@ -44,11 +44,12 @@ def update(
     sampled_by = _padded([record.log_probs for record in records], torch.float32)[:, 1:]
     trained = [[one * (not record.mask) for one in record.is_sampled()] for record in records]
     mask = _padded(trained, torch.float32)[:, 1:]
+    num_trained = mask.sum().clamp(min=1.0)  # where all records are masked there is none
     log_probs = _log_probs(model, ids)
     ratio = torch.exp((log_probs - sampled_by) * mask)
     gain = torch.tensor(advantage)[:, None]
     clipped = ratio.clamp(1.0 - CLIP, 1.0 + CLIP)
-    loss = -(torch.minimum(ratio * gain, clipped * gain) * mask).sum() / mask.sum()
+    loss = -(torch.minimum(ratio * gain, clipped * gain) * mask).sum() / num_trained
     optimizer.zero_grad()
     loss.backward()
     average_gradients(model)
@@ -56,7 +57,7 @@ def update(
     optimizer.step()
     with torch.no_grad():
         gap = ((log_probs - sampled_by).abs() * mask).max().item()
-        share = ((ratio != clipped) * mask).sum() / mask.sum()
+        share = ((ratio != clipped) * mask).sum() / num_trained
     return Update(gap, share.item())
 
 

@@ -127,6 +127,15 @@ TOKENS = {"prompt_token_ids": [1], "generation_token_ids": [2], "generation_log_
 REPLY = {"responses_create_params": {}, "response": {"output": [TOKENS]}}
 
 
+def test_a_step_of_masked_samples_leaves_the_policy_usable(example: ModuleType) -> None:
+    torch: Any = importlib.import_module("torch")
+    model = example.AutoModelForCausalLM.from_pretrained(example.POLICY, dtype=torch.float32)
+    optimizer = torch.optim.AdamW(model.parameters())
+    masked = [example.Record.of({"reward": reward, "mask_sample": True, **REPLY}) for reward in (0.0, 1.0)]
+    example.update(model, optimizer, masked, example.advantages([0.0, 1.0]))
+    assert all(parameter.isfinite().all() for parameter in model.parameters())
+
+
 async def test_a_training_saves_a_step_before_it_pushes_its_weights(
     example: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
