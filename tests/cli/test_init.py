@@ -58,6 +58,8 @@ def test_what_a_template_makes_passes_its_own_test_as_it_stands(
     assert [line[2:19].strip() for line in called.out.splitlines()[1:] if line[2] != " "] == checks
     assert "mean reward 1.00" in called.out
     folder = here / arguments[0]
+    tried = (folder / "README.md").read_text().replace("\\\n", "").partition("\ngymq collect ")[2].splitlines()
+    assert [gymq("collect", *line.split()).status for line in tried[:1]] == [0] * ("packed" not in arguments)
     found = [path for path in folder.rglob("*") if path.is_file() and path.suffix != ".pyc"]
     assert sorted(path.relative_to(folder).as_posix() for path in found) == sorted(
         file.format(folder.name) for file in files
