@@ -656,8 +656,9 @@ async def test_a_task_submitted_twice_has_one_outcome_and_one_model_call(desk: D
 @pytest.mark.usefixtures("no_patience")
 async def test_an_agent_that_is_not_running_is_named(desk: Desk) -> None:
     desk.write_input([row("a"), row(agent_ref={"name": "nobody"})])
-    with pytest.raises(CollectError, match=r"rows\.jsonl:2: no agent named 'nobody' is running"):
+    with pytest.raises(CollectError, match=r"rows\.jsonl:2: no agent named 'nobody', which the row") as raised:
         await desk.collect()
+    assert "asker" in str(raised.value).partition("is running; running: ")[2].split(", ")
     assert desk.content() == {}
 
 
@@ -665,7 +666,7 @@ async def test_an_agent_that_is_not_running_is_named(desk: Desk) -> None:
 async def test_an_agent_that_ran_once_but_does_not_now_is_named(desk: Desk) -> None:
     await streams.ensure_agent(desk.cluster.js, "retired")
     desk.write_input([row(agent_ref={"name": "retired"})])
-    with pytest.raises(CollectError, match="no agent named 'retired' is running"):
+    with pytest.raises(CollectError, match="no agent named 'retired', which the row names in `agent_ref`, is running"):
         await desk.collect()
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 
 from gymq.bus import Bus, streams
-from gymq.bus.discovery import is_running
+from gymq.bus.discovery import find_workers, is_running
 from gymq.config import record_options
 from gymq.data.disk_index import RowDigests
 from gymq.data.jsonl import JsonlFile, atomic_write, numbered_lines, truncate_torn_line
@@ -277,7 +277,12 @@ class RunSetup:
     async def _check_agents(self, agents: dict[str, str]) -> None:
         for agent, where in sorted(agents.items()):
             if not await is_running(self._bus, agent, "agents"):
-                raise CollectError(f"{where}: no agent named {agent!r} is running; `gymq status` lists those that are")
+                found = [worker for worker in await find_workers(self._bus) if worker["metadata"]["kind"] == "agents"]
+                running = ", ".join(sorted({worker["name"] for worker in found})) or "none"
+                by_row = (
+                    "" if agent == self._options.materialise.agent_name else ", which the row names in `agent_ref`,"
+                )
+                raise CollectError(f"{where}: no agent named {agent!r}{by_row} is running; running: {running}")
 
 
 @dataclass
