@@ -167,14 +167,18 @@ def test_a_file_of_another_tool_is_shown_without_its_broken_lines(tmp_path: Path
         return json.dumps({"responses_create_params": {"input": question}, "response": response, "reward": reward})
 
     lines = [line("A or B?", 1), line("A or B?", 0.0), line("C or D?", 0.5), "{", line("E?", "high"), '{"reward": 1}']
+    lines += [line("F?", 1).replace('[{"type"', '[5, {"type"'), line("G?", 1).replace('"B"', "[5]")]
     (tmp_path / "theirs of May.jsonl").write_text("\n".join(lines))
     with viewing(tmp_path, "theirs of May.jsonl") as shown:
         shown.until(lambda runs: runs == {"theirs-of-May": 3})
         rewards = [shown.get(f"rollouts/theirs-of-May/{at}")["reward"] for at in ("0/0", "0/1", "1/0")]
         assert rewards == [1.0, 0.0, 0.5]
+        assert len(shown.get("runs/theirs-of-May/rollouts")["rows"]) == 3
     assert "theirs of May.jsonl:4: the line is not valid JSON" in shown.warned
     assert "theirs of May.jsonl:5: the line has no number `reward`" in shown.warned
     assert "theirs of May.jsonl:6: the line has no object `response`" in shown.warned
+    assert "theirs of May.jsonl:7: `response.output` must be a list of objects" in shown.warned
+    assert "theirs of May.jsonl:8: `response.output[0].content` must be a text or a list of objects" in shown.warned
 
 
 @pytest.mark.parametrize(

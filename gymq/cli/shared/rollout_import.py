@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 import msgspec
 
@@ -37,6 +37,7 @@ from gymq.errors import GymqError
 from gymq.protocol import subjects, token_forms
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import BadMessage, Failure, FailureClass, Outcome, Run, Stage, Unresolved, VerifiedRollout
+from gymq.protocol.tokens import TOKEN_FIELDS
 from gymq.runs.foreign import rollout_lines
 from gymq.runs.foreign.rollout import name_of
 
@@ -187,6 +188,7 @@ def _outcome(
     }
     response, reward = _value(members, _RESPONSE), _value(members, _REWARD)
     if isinstance(response, dict):
+        _check_output(response)
         try:
             response = token_forms.with_whole_prompts(response)
         except ValueError as error:
@@ -200,6 +202,28 @@ def _outcome(
     names = [] if fields is None else [name for name in members if name not in _OF_RESULT and name not in fields]
     verdict = {name: _value(members, name) for name in names if name not in (TASK_INDEX, ROLLOUT_INDEX, AGENT_REF)}
     return VerifiedRollout(**common, response=response, reward=float(reward), verdict=verdict)
+
+
+def _check_output(response: dict[str, Any]) -> None:
+    """Check that a response has the form on which all that show one rely.
+
+    Raises:
+        _Unusable: it has another one; the message names the field.
+    """
+    output = response.get("output")
+    if not _are_objects(output):
+        raise _Unusable(f"`{_RESPONSE}.output` must be a list of objects")
+    for position, item in enumerate(output):
+        for name in ("content", "summary"):
+            if not (isinstance(item.get(name), str | None) or _are_objects(item[name])):
+                raise _Unusable(f"`{_RESPONSE}.output[{position}].{name}` must be a text or a list of objects")
+        for name in TOKEN_FIELDS:
+            if not isinstance(item.get(name), list | None):
+                raise _Unusable(f"`{_RESPONSE}.output[{position}].{name}` must be a list")
+
+
+def _are_objects(value: Any) -> TypeGuard[list[dict[str, Any]]]:
+    return isinstance(value, list) and all(isinstance(entry, dict) for entry in value)
 
 
 def _failed(members: dict[str, msgspec.Raw], common: dict[str, Any], response: Any) -> Outcome:
