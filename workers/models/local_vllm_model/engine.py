@@ -27,7 +27,7 @@ from gymq.workers.models.local_vllm_model.direct import ENDED, DirectChat, NotDi
 from gymq.workers.models.local_vllm_model.load_recorder import LoadRecorder
 from gymq.workers.models.local_vllm_model.vllm_versions import find
 from gymq.workers.models.local_vllm_model.weight_versions import note, noted, put_on
-from gymq.workers.models.vllm_model.prepare import tokenize_body
+from gymq.workers.models.vllm_model.prepare import has_media, tokenize_body
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.utils.argparse_utils import FlexibleArgumentParser
 from vllm.v1.engine.async_llm import AsyncLLM
@@ -195,7 +195,7 @@ class Engine:
         self, direct: DirectChat, settings: Settings, messages: Sequence[Mapping[str, Any]], num_known: int
     ) -> list[int]:
         """Return the exact prompt of a chat."""
-        if any(_has_media(message) for message in messages):
+        if has_media(messages):
             raise NotDirect
         if num_known and messages[num_known].get("generation_token_ids"):
             prompt = await self._prompt_after(direct, settings, messages, num_known)
@@ -258,7 +258,7 @@ class Engine:
         plain = {**body, "messages": messages}
         last = last_sampled(history)
         # Tokens say nothing of images and sounds.
-        if last is None or any(_has_media(message) for message in messages):
+        if last is None or has_media(messages):
             return plain
         if prompt is None:
             rendered = await self._render(plain, messages, begins_reply=True)
@@ -344,11 +344,6 @@ def _ends_of_turn(model_config: Any, tokenizer: Any) -> frozenset[int]:
 def _plain(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return messages as a template knows them: without tokens."""
     return [{name: part for name, part in one.items() if name not in _TOKEN_FIELDS} for one in messages]
-
-
-def _has_media(message: Mapping[str, Any]) -> bool:
-    content = message.get("content")
-    return isinstance(content, list) and any(part.get("type") != "text" for part in content)
 
 
 def _first_line(error: Exception) -> str:

@@ -92,6 +92,12 @@ def tokenize_body(body: Mapping[str, Any]) -> dict[str, Any]:
     return asked
 
 
+def has_media(messages: Iterable[Mapping[str, Any]]) -> bool:
+    """Return whether there are images, videos or sounds among chat messages, which tokens cannot represent."""
+    contents = (message.get("content") for message in messages)
+    return any(part.get("type") != "text" for content in contents if isinstance(content, list) for part in content)
+
+
 def ends_in_reasoning(body: Mapping[str, Any], options: VLLMOptions) -> bool:
     """Return whether the last message is a turn of the assistant without text and calls."""
     last = body["messages"][-1]

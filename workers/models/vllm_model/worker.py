@@ -23,6 +23,7 @@ from gymq.workers.models.vllm_model.options import VLLMOptions
 from gymq.workers.models.vllm_model.prepare import (
     chat_body,
     ends_in_reasoning,
+    has_media,
     prepared,
     responses_body,
     tokenize_body,
@@ -192,7 +193,8 @@ class VLLMModel(EndpointModel):
                 tokens = read_tokens(completion)
                 if tokens.prompt_token_ids is None:
                     tokens.prompt_token_ids = await _prompt_ids(asked, sent)
-                    check_num_prompt_tokens(completion, len(tokens.prompt_token_ids))
+                    if not has_media(body["messages"]):  # an image is one token for `/tokenize`
+                        check_num_prompt_tokens(completion, len(tokens.prompt_token_ids))
                 tokens.put_on(completion)
                 check_completion(completion, token_ids=True)
             return answer_of(completion)

@@ -125,6 +125,13 @@ async def test_a_prompt_that_the_tokenizer_makes_otherwise_is_a_failure(start: S
     assert "usage.prompt_tokens: 4, but /tokenize gives 3 tokens" in found.message
 
 
+async def test_an_image_is_as_many_tokens_as_the_engine_makes_of_it(start: Start, server: MockServer) -> None:
+    server.answers = [as_json(sampled("Hello", 400)), as_json({"tokens": [1, 2, 3]})]
+    image = {"type": "input_image", "image_url": "data:image/png;base64,AAAA"}
+    reply = await ask(await start(return_token_id_information=True), input=[{"role": "user", "content": [image]}])
+    assert list(reply["output"][-1]["prompt_token_ids"]) == [1, 2, 3]
+
+
 async def test_ids_in_the_reply_save_the_second_call(start: Start, server: MockServer) -> None:
     reply = sampled("Hello")
     reply["prompt_token_ids"], reply["choices"][0]["token_ids"] = [1, 2, 3], [11, 12]
