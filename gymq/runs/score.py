@@ -21,7 +21,7 @@ from gymq.data.rows import (
     RowKey,
     decode_line,
 )
-from gymq.data.run_files import RunFiles, failure_row, output_row
+from gymq.data.run_files import RunFiles, failure_row, is_refused_row, output_row
 from gymq.defaults import PASS_THRESHOLD, SCORE_CONCURRENCY
 from gymq.failures import InvalidTask, RolloutError
 from gymq.protocol import token_forms
@@ -162,7 +162,9 @@ class _Scoring:
 
     def _read(self) -> Iterator[tuple[str, bytes]]:
         """Yield the lines of the rollouts, each with its place for messages."""
-        for _, where, line in islice(numbered_lines(rollout_lines(self._options.rollouts)), self._options.limit):
+        lines = numbered_lines(rollout_lines(self._options.rollouts))
+        rollouts = ((where, line) for _, where, line in lines if not is_refused_row(line))
+        for where, line in islice(rollouts, self._options.limit):
             yield where, line.rstrip(b"\r\n")
 
     def _entry(self, where: str, line: bytes) -> _Entry:

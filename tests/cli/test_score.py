@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from gymq.cluster.server import find_running
+from gymq.data.run_files import refused_row
 from gymq.responses import FunctionCall, FunctionCallOutput
 from gymq.testing import function_call, reply
 
@@ -149,6 +150,13 @@ def test_rollouts_without_a_response_stay_failures(gymq, lenient, here):
     assert called.status == 3
     assert "1 have no response" in called.err
     assert read_lines(here / "new_failures.jsonl")[0]["_ng_failure_class"] == "model_failed"
+
+
+def test_rows_that_could_not_be_used_are_no_rollouts_to_score(gymq, lenient, here):
+    failed = {**result(0, "A", answer="A"), "_ng_failure_class": "verifier_failed"}
+    write_lines(here / "old.jsonl", json.loads(refused_row("rows.jsonl:1: it has no answer")), failed)
+    called = gymq("score", "--rollouts", "old.jsonl", "-o", "new.jsonl", "--resources", lenient)
+    assert (called.status, called.err, len(read_lines(here / "new.jsonl"))) == (0, "", 1)
 
 
 def test_failed_only_takes_over_what_passed(gymq, lenient, here):
