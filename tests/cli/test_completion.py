@@ -14,6 +14,12 @@ printf '%s\\n' "${COMPREPLY[@]}"
 """
 
 
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    """The command adds a line to the .bashrc of its user."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
 @pytest.fixture(scope="module")
 def scripts(tmp_path_factory):
     return tmp_path_factory.mktemp("completion")
