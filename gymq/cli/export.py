@@ -82,7 +82,7 @@ def export(
             raise UsageError(f"{output}: the name must end in {PARQUET} or {JSONL}")
         for file in (output, RunFiles(output).materialised):
             if file.exists():
-                raise UsageError(f"{file} already exists")
+                raise UsageError(f"{file} already exists: choose another --output")
         given = " and ".join(f"--{name}" for name in forms)
         if len(forms) > 1:
             raise UsageError(f"{given}: give one, not both; each needs an --output of its own")

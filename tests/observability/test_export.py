@@ -95,7 +95,7 @@ async def test_an_export_that_ends_early_leaves_nothing(
 
 def test_rows_of_another_export_are_not_added_to(tmp_path: Path) -> None:
     (tmp_path / "run_materialized_inputs.jsonl").write_text("{}\n")
-    with pytest.raises(UsageError, match=r"run_materialized_inputs\.jsonl already exists"):
+    with pytest.raises(UsageError, match=r"run_materialized_inputs\.jsonl already exists: choose another --output"):
         export(run="r", output=tmp_path / "run.jsonl")
 
 

@@ -21,7 +21,7 @@ from gymq.cluster import logs
 from gymq.cluster.server import EmbeddedServer, ServerError, find_running
 from gymq.cluster.server.store import Store
 from gymq.execution.services.profiler import Profiler
-from gymq.render import printable
+from gymq.render import counted, printable
 
 LOOK_EVERY_S = 0.5
 START_TRIES = 120  # until a cluster that has just taken the store over answers
@@ -66,7 +66,7 @@ async def export_viewer(
         for run in runs or ():
             await require_run(bus, run)
         num_runs, num_rollouts = await ViewerExport(bus, folder, token_texts, has_workers=server is None).write(runs)
-    print(f"{num_runs:,} runs with {num_rollouts:,} rollouts in {folder / 'index.html'}")
+    print(f"{counted(num_runs, 'run')} with {counted(num_rollouts, 'rollout')} in {folder / 'index.html'}")
     return 0
 
 
