@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -210,8 +209,9 @@ def result_row(result: Mapping[str, Any]) -> ResultRow:
     if not isinstance(usage, Mapping):
         raise ReportError(f"the result of rollout {key} has no `response` object with a `usage` object or none")
     reward = result.get("reward")
-    if isinstance(reward, int | float) and not math.isnan(reward) and not is_usable(reward):
-        raise ReportError(f"the result of rollout {key}: `reward` is {reward:.6g}, too large for statistics")
+    if isinstance(reward, int | float) and reward == reward and not is_usable(reward):
+        shown = f"{reward:.6g}" if isinstance(reward, float) else "an integer"
+        raise ReportError(f"the result of rollout {key}: `reward` is {shown}, too large for statistics")
     info = {
         "rollout_id": f"{key[0]}:{key[1]}",
         TASK_INDEX: result.get(TASK_INDEX),

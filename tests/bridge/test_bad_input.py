@@ -282,7 +282,11 @@ async def test_results_that_are_none_are_not_aggregated(client: Client, body: by
 
 async def test_a_number_beyond_all_floats_is_not_aggregated(client: Client) -> None:
     result = {"_ng_task_index": 0, "_ng_rollout_index": 0, "reward": 1.0, "response": {}, "steps": 10**400}
-    assert (await client.post("/aggregate_metrics", {"verify_responses": [result]}))[0] == 422
+    status, body = await client.post("/aggregate_metrics", {"verify_responses": [result]})
+    assert (status, body["key_metrics"]) == (200, {"mean/reward": 1.0})
+    status, body = await client.post("/aggregate_metrics", {"verify_responses": [{**result, "reward": 10**400}]})
+    assert status == 422
+    assert "`reward` is an integer, too large for statistics" in body["error"]["message"]
 
 
 async def test_results_are_aggregated(client: Client, world: World) -> None:
