@@ -1,5 +1,6 @@
 """What is said when a collection ends: duration, tokens, truncated replies, retries, failures, the next command."""
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -8,7 +9,9 @@ import pytest
 from gymq.bus.rpc.process_reports import TokenCount
 from gymq.cli.shared.run_summary import RunSummary
 from gymq.cli.shared.table import profile_table
+from gymq.cluster.server import find_running
 from gymq.data.run_files import RunFiles
+from gymq.redaction import redact
 from gymq.stats.files import read_statistics
 from gymq.stats.running import RunningProfile
 
@@ -82,6 +85,9 @@ def test_the_end_names_tokens_and_the_next_commands(gymq, cluster, tmp_path):
         f"  in the terminal  gymq rollouts --run {run}",
         f"  more statistics  gymq profile --run {run}",
     ]
+    url = str(asyncio.run(find_running(cluster.folder / ".gymq" / "jetstream")))
+    joined = gymq("collect", "-i", "rows.jsonl", "-o", output, "--num-repeats", 4, "--nats", url, "-c", cluster.config)
+    assert [line.rpartition(" --nats ")[2] for line in joined.out.splitlines()[-3:]] == [redact(url)] * 3
     assert ended.out.index("mean reward") < ended.out.index("pass@1") < ended.out.index("tokens of")
     assert "truncated" not in ended.out
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack
@@ -25,7 +26,7 @@ from gymq.data.materialise import MaterialiseOptions
 from gymq.data.rows import RowError
 from gymq.data.run_files import ReportFiles, RunFiles
 from gymq.protocol.instances import Instance
-from gymq.redaction import hide_options
+from gymq.redaction import hide_options, redact
 from gymq.render import counted, listing_console, print_prose, say
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.failure_limit import MaxFailures
@@ -86,7 +87,8 @@ async def collect_rollouts(
         raise
     for warning in collection.warnings:
         say(f"warning: {warning}")
-    status = _report(collection, progress, options, pass_threshold, as_json)
+    joined = "" if nats is None or nats == os.environ.get("GYMQ_NATS") else f" --nats {redact(nats)}"
+    status = _report(collection, progress, options, pass_threshold, as_json, joined)
     if collection.stopped:
         say(_stopped(collection))
     return status
@@ -101,8 +103,18 @@ def _print_progress(progress: Progress) -> None:
 
 
 def _report(
-    collection: Collection, progress: Progress, options: CollectOptions, pass_threshold: float, as_json: bool
+    collection: Collection,
+    progress: Progress,
+    options: CollectOptions,
+    pass_threshold: float,
+    as_json: bool,
+    joined: str,
 ) -> int:
+    """Print what a run has come to, and return the exit status.
+
+    Args:
+        joined: the option with which a command joins the same cluster, if it needs one.
+    """
     files = collection.files
     written = ReportFiles.beside(files.output)
     found = read_statistics(files, pass_threshold=pass_threshold, report=written, allow_partial=True)
@@ -120,25 +132,25 @@ def _report(
         if progress.done:
             statistics = f"statistics in {written.reward_profiling} and {written.agent_metrics}"
             print_prose(f"rollouts in {files.output}, {statistics}", sys.stdout)
-            print("  in a browser     gymq view")
-            print(f"  in the terminal  gymq rollouts --run {progress.run}")
-            print(f"  more statistics  gymq profile --run {progress.run}")
+            print(f"  in a browser     gymq view{joined}")
+            print(f"  in the terminal  gymq rollouts --run {progress.run}{joined}")
+            print(f"  more statistics  gymq profile --run {progress.run}{joined}")
     if progress.refused:
         refused = f"{counted(progress.refused, 'row')} of {options.input} cannot be used"
         say(f"{refused}; {files.failures} names the line and the problem")
     if progress.failed:
-        _print_failures(collection)
+        _print_failures(collection, joined)
     return 3 if progress.done < progress.total or progress.refused else 0
 
 
-def _print_failures(collection: Collection) -> None:
+def _print_failures(collection: Collection, joined: str) -> None:
     """Print the failures and their reasons to standard error, with the command that shows one of each kind."""
     progress = collection.progress
     say(f"{progress.failed:,} of {progress.total:,} rollouts failed:")
     for group in collection.failed:
         message = group.message.replace("\n", "\n    ")
         print_prose(f"  {group.num_rollouts:,} {group.failure_class}, for example: {message}", sys.stderr)
-        show = f"gymq rollouts --run {progress.run} --task {group.task_index} --rollout {group.rollout_index}"
+        show = f"gymq rollouts --run {progress.run} --task {group.task_index} --rollout {group.rollout_index}{joined}"
         print(f"    inspect it: {show}", file=sys.stderr)
     where = f"All of them are in {collection.files.failures}"
     print_prose(f"{where}; the same command retries those that may succeed.", sys.stderr)
