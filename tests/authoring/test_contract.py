@@ -9,8 +9,7 @@ import pytest
 import gymq
 from gymq.agent_harness import AgentHarness
 from gymq.execution.loading.contract import ContractError, check_contract
-from gymq.execution.loading.registry import WorkerNotFound, find_class
-from gymq.execution.loading.worker_description import worker_names
+from gymq.execution.loading.registry import WorkerNotFound, find_class, worker_names
 from gymq.execution.loading.worker_source import find_worker
 from gymq.protocol.instances import Kind
 from gymq.testing import Harness

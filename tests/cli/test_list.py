@@ -5,7 +5,8 @@ import json
 import pytest
 
 from gymq.cli import make_app
-from gymq.execution.loading.worker_description import describe_worker, worker_names
+from gymq.execution.loading.registry import worker_names
+from gymq.execution.loading.worker_description import describe_worker
 
 RIGHT_OR_NOT = """
 import gymq

@@ -265,6 +265,7 @@ def test_a_worker_that_was_installed_without_its_tests_says_so(gymq, here, monke
     ("worker", "reason"),
     [
         ("no_such_worker", "no worker named 'no_such_worker'"),
+        ("mcqaa", "; did you mean mcqa?"),
         ("nix/worker.py", "file or folder"),
         ("data", "has no worker.py"),
         ("two.py", "two.py holds no class, or more than one"),

@@ -24,8 +24,7 @@ from gymq.data.jsonl import JsonlError, atomic_write, numbered_lines, parse_obje
 from gymq.data.prompt import RowPrompt
 from gymq.data.rows import AGENT_REF, PARAMS, RowError
 from gymq.data.token_counts import token_counter
-from gymq.execution.loading.registry import WorkerNotFound, find_class
-from gymq.execution.loading.worker_description import worker_names
+from gymq.execution.loading.registry import WorkerNotFound, find_class, worker_names
 from gymq.render import counted, listing, listing_console, printable
 from gymq.resources import Resources, RowsWanted
 from gymq.runs.collection.preparation import prepare

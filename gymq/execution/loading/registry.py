@@ -14,6 +14,7 @@ from typing import Any, Literal, overload
 
 from gymq.agent import Agent
 from gymq.authoring import Worker
+from gymq.config.errors import did_you_mean
 from gymq.errors import GymqError
 from gymq.execution.loading.contract import ContractError, check_contract
 from gymq.failures import author_location
@@ -21,6 +22,7 @@ from gymq.model import Model
 from gymq.processes import file_modules
 from gymq.protocol.instances import Kind
 from gymq.resources import Resources
+from gymq.workers import SHIPPED
 
 BASES: dict[Kind, type[Worker]] = {"agents": Agent, "models": Model, "resources": Resources}
 
@@ -81,6 +83,7 @@ def _by_name(kind: Kind, name: str) -> ModuleType:
     if spec is None:
         raise WorkerNotFound(
             f"there is no {kind} worker named {name!r}: no folder workers/{kind}/{name} with worker.py"
+            f"{did_you_mean(name, worker_names(kind))}"
         )
     return _import(spec.name, name)
 
@@ -104,6 +107,15 @@ def spec_of(kind: Kind, name: str) -> ModuleSpec | None:
 def entered_modules(kind: Kind) -> dict[str, str]:
     """Return the modules of workers that installed packages declare as entry points, by worker name."""
     return {entry.name: entry.module for entry in reversed(entry_points(group=f"gymq.{kind}"))}
+
+
+def worker_names(kind: Kind) -> list[str]:
+    """Return the workers that can be found by name: folders of `workers/`, shipped and local, and entry points."""
+    file_modules.look_in(Path.cwd())
+    names = set(entered_modules(kind))
+    for folder in (SHIPPED, Path.cwd()):
+        names |= {path.parent.name for path in folder.glob(f"workers/{kind}/*/worker.py")}
+    return sorted(names)
 
 
 def _import(module: str, wanted: str) -> ModuleType:

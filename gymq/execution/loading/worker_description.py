@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import inspect
 import math
-from pathlib import Path
 
 import msgspec
 
 from gymq.authoring import Worker
-from gymq.execution.loading.registry import WorkerNotFound, entered_modules, find_class
-from gymq.processes import file_modules
+from gymq.execution.loading.registry import WorkerNotFound, find_class
 from gymq.protocol.instances import Kind
 from gymq.resources import Resources
-from gymq.workers import SHIPPED
 
 
 class WorkerDescription(msgspec.Struct, omit_defaults=True):
@@ -60,15 +57,6 @@ def describe_worker(kind: Kind, name: str) -> WorkerDescription:
         more_tools=worker.call_tool is not Resources.call_tool,
         needs=sorted(worker.needs),
     )
-
-
-def worker_names(kind: Kind) -> list[str]:
-    """Return the workers that can be found by name: folders of `workers/`, shipped and local, and entry points."""
-    file_modules.look_in(Path.cwd())
-    names = set(entered_modules(kind))
-    for folder in (SHIPPED, Path.cwd()):
-        names |= {path.parent.name for path in folder.glob(f"workers/{kind}/*/worker.py")}
-    return sorted(names)
 
 
 def _summary(worker: type[Worker]) -> str:

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gymq.authoring import Worker
+from gymq.config.errors import did_you_mean
 from gymq.execution.loading import registry
-from gymq.execution.loading.registry import BASES, InvalidWorker, WorkerNotFound
+from gymq.execution.loading.registry import BASES, InvalidWorker, WorkerNotFound, worker_names
 from gymq.processes import file_modules
 from gymq.protocol.instances import Instance, Kind
 from gymq.workers import SHIPPED
@@ -102,7 +103,8 @@ def find_worker(named: str, kinds: Collection[Kind] = tuple(BASES)) -> WorkerSou
     matching = [kind for kind in kinds if place.isidentifier() and _exists(kind, place)]
     if not matching:
         folders = ", ".join(f"workers/{kind}" for kind in kinds)
-        raise WorkerNotFound(f"no worker named {place!r} in the current folder or in {folders}")
+        hint = did_you_mean(place, [name for kind in kinds for name in worker_names(kind)])
+        raise WorkerNotFound(f"no worker named {place!r} in the current folder or in {folders}{hint}")
     if len(matching) > 1:
         folders = " or ".join(f"workers/{kind}/{place}" for kind in matching)
         raise WorkerNotFound(f"there are several workers named {place!r}: give the folder {folders}")
