@@ -133,6 +133,7 @@ def test_a_model_is_a_url_a_worker_an_instance_a_class_or_a_function(monkeypatch
         ({"model": "no_such_model"}, WorkerNotFound, "no_such_model"),
         ({"options": {"count": "x"}}, OptionsError, "count"),
         ({"environment": int}, TypeError, "int is not derived from"),
+        ({"environment": 3}, TypeError, "^an environment is a class, .*, not int$"),
         ({"environment": "no_such_env"}, WorkerNotFound, "no_such_env"),
     ],
 )
@@ -194,6 +195,8 @@ def test_a_data_frame_has_no_fields_of_other_rows_and_a_data_set_is_like_a_list(
 def test_no_rows_are_an_error(tmp_path):
     with pytest.raises(ValueError, match="rows: there are none"):
         write_rows([], tmp_path / "rows.jsonl")
+    with pytest.raises(TypeError, match=r"^rows are dicts, .*, not int$"):
+        write_rows(7, tmp_path / "rows.jsonl")  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,8 @@ from gymq.resources import Resources
 
 PROMPTS = ("prompt", "input")  # fields of a short row that hold what the model is asked
 
+_ENVIRONMENTS = "an environment is a class, a worker's name, a Python file, or configuration files"
+
 Answer = Callable[[dict[str, Any]], Any]
 ModelArgument = str | Path | Mapping[str, Any] | Answer | type[Model] | None
 EnvironmentArgument = type[Resources[Any]] | str | Path | Sequence[str | Path]
@@ -115,6 +117,8 @@ def read_setup(
         made[name] = environment(options, name=name)
         implementation = f"{environment.__module__}.{environment.__qualname__}"
         initial |= environment_with_agent(name, implementation, options, agent=environment.played_by)
+    elif not isinstance(environment, str | Path | Sequence):
+        raise TypeError(f"{_ENVIRONMENTS}, not {type(environment).__name__}")
     else:
         files = [environment] if isinstance(environment, str | Path) else list(environment)
         paths = [str(file) for file in files]
@@ -133,7 +137,7 @@ def read_setup(
                 agent = source.cls.played_by
                 initial, paths = environment_with_agent(name, source.implementation, options, agent=agent), []
         else:
-            raise TypeError("an environment is a class, a worker's name, a Python file, or configuration files")
+            raise TypeError(_ENVIRONMENTS)
         if options and paths:
             raise TypeError("options belong to a class or a Python file; a configuration has its own")
     policy, worker = _policy(model, model_name)
@@ -189,8 +193,11 @@ def write_rows(rows: Iterable[Any], file: Path) -> None:
     the model is asked. Its other fields stay fields of the row.
 
     Raises:
+        TypeError: these are no rows.
         ValueError: a row cannot be used; names its position.
     """
+    if not isinstance(rows, Iterable):
+        raise TypeError(f"rows are dicts, a data frame or the name of a file, not {type(rows).__name__}")
     lines = []
     for number, row in enumerate(_records(rows) if hasattr(rows, "iterrows") else rows):
         if not isinstance(row, Mapping):
