@@ -153,9 +153,9 @@ def check_first_rows(dataset: Dataset, options: CollectOptions) -> None:
                 problems[row.line_number] = error.message
             if row.line_number not in problems:
                 return
-    told = [f"{dataset.place(number)}: {problem}" for number, problem in sorted(problems.items())]
-    if told or without_form:
-        raise RowError(report([*without_form, *told]))
+    reported = [f"{dataset.place(number)}: {problem}" for number, problem in sorted(problems.items())]
+    if reported or without_form:
+        raise RowError(report([*without_form, *reported]))
     raise CollectError(f"{dataset.name} has no rows")
 
 

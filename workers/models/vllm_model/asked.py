@@ -26,7 +26,7 @@ class ContextOverflow(gymq.GymqError):
 
 def is_context_overflow(status: int, body: str) -> bool:
     """Return whether an engine's answer reports that prompt and reply do not fit together."""
-    # A field that does not fit is told with its place, after which some versions repeat the whole request.
+    # A field that does not fit is reported with its place, after which some versions repeat the whole request.
     said = body.partition("'loc':")[0]
     return status == _BAD_REQUEST and _CONTEXT_OVERFLOW.search(said) is not None and _ASKED_TOO_MUCH not in said
 
