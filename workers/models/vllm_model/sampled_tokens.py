@@ -20,6 +20,7 @@ from gymq.workers.models.vllm_model.completion_body import LogProbs
 
 from gymq.protocol.tokens import pack_fields
 from gymq.responses import InvalidReply, InvalidRequest, token_fields
+from gymq.responses.errors import warn_once
 
 _ID_PREFIX = "token_id:"
 _LOG_PROB_TOLERANCE = 1e-6  # between two texts of the same float32
@@ -115,17 +116,18 @@ def read_tokenized(answer: dict[str, Any]) -> list[int]:
     return ids
 
 
-def check_num_prompt_tokens(completion: dict[str, Any], num_tokens: int) -> None:
-    """Check that the engine was given as many tokens as `/tokenize` makes of the prompt: it may know less of a request.
+def warn_of_other_prompt(completion: dict[str, Any], num_tokens: int) -> None:
+    """Warn once where the engine counted other tokens than `/tokenize` makes of a prompt, of which it may know less.
 
-    Raises:
-        InvalidReply: the engine counted others.
+    No failure, because gateways count tokens in ways of their own.
     """
     usage = completion.get("usage")
     counted = usage.get("prompt_tokens") if isinstance(usage, dict) else None
     if isinstance(counted, int) and counted != num_tokens:
-        cure = "set request_prompt_and_generation_token_ids, and the engine names them itself"
-        raise InvalidReply("usage.prompt_tokens", f"{counted}, but /tokenize gives {num_tokens} tokens; {cure}")
+        warn_once(
+            "/tokenize gives other prompt tokens than the engine counts, so their ids may be wrong; with "
+            "request_prompt_and_generation_token_ids the engine names them itself"
+        )
 
 
 def _bundle(message: dict[str, Any]) -> tuple[list[int], list[int], list[float]] | None:

@@ -29,7 +29,7 @@ from gymq.workers.models.vllm_model.prepare import (
     tokenize_body,
 )
 from gymq.workers.models.vllm_model.reply import check_completion, empty_completion, put_reasoning_into_text
-from gymq.workers.models.vllm_model.sampled_tokens import check_num_prompt_tokens, read_tokenized, read_tokens
+from gymq.workers.models.vllm_model.sampled_tokens import read_tokenized, read_tokens, warn_of_other_prompt
 
 import gymq
 from gymq.responses import (
@@ -194,7 +194,7 @@ class VLLMModel(EndpointModel):
                 if tokens.prompt_token_ids is None:
                     tokens.prompt_token_ids = await _prompt_ids(asked, sent)
                     if not has_media(body["messages"]):  # an image is one token for `/tokenize`
-                        check_num_prompt_tokens(completion, len(tokens.prompt_token_ids))
+                        warn_of_other_prompt(completion, len(tokens.prompt_token_ids))
                 tokens.put_on(completion)
                 check_completion(completion, token_ids=True)
             return answer_of(completion)
