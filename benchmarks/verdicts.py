@@ -10,8 +10,7 @@ from collections.abc import Iterable
 
 import psutil
 
-from gymq.execution.loading.registry import WorkerNotFound
-from gymq.execution.loading.worker_description import worker_names
+from gymq.execution.loading.registry import WorkerNotFound, worker_names
 from gymq.execution.loading.worker_source import WorkerSource, find_worker
 from gymq.resources import Resources
 from gymq.testing import Harness
