@@ -15,7 +15,7 @@ from gymq.bus.rpc.serving import Server, Service
 from gymq.failures import RETRIES
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder, encode
-from gymq.protocol.messages import BlobRef, FailureClass, Generate, Generated, Message
+from gymq.protocol.messages import Accepted, BlobRef, FailureClass, Generate, Generated, Message
 from tests.support.waiting import DEADLINE_S
 
 decode = Decoder(Generate, BlobRef)
@@ -78,11 +78,25 @@ def noise(size: int) -> bytes:
 
 async def frames(bus: Bus, subject: str, request: bytes, count: int) -> list[Any]:
     """The first messages that come in reply to a request, whatever they are."""
+    async with asyncio.timeout(DEADLINE_S):
+        got = await _replies(bus, subject, request)
+        return [(await got.get()).data for _ in range(count)]
+
+
+async def last_frame(bus: Bus, subject: str, request: bytes) -> Any:
+    """The answer to a request, which a busy machine accepts first."""
+    async with asyncio.timeout(DEADLINE_S):
+        got = await _replies(bus, subject, request)
+        while str(Accepted.__struct_config__.tag).encode() in (data := (await got.get()).data):
+            pass
+        return data
+
+
+async def _replies(bus: Bus, subject: str, request: bytes) -> asyncio.Queue[Any]:
     got: asyncio.Queue[Any] = asyncio.Queue()
     reply = bus.expect(got.put_nowait, subjects.ANY_ROLE)
     await bus.publish(subject, request, reply=reply)
-    async with asyncio.timeout(DEADLINE_S):
-        return [(await got.get()).data for _ in range(count)]
+    return got
 
 
 async def call(calls: Calls, subject: str, request: Generate) -> dict[str, Any]:

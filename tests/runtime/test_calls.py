@@ -36,7 +36,7 @@ from gymq.protocol.messages import (
 )
 from tests.support.waiting import DEADLINE_S, until
 
-from .scripted_replica import ScriptedReplica, ask, call, frames, limit_patience, noise
+from .scripted_replica import ScriptedReplica, ask, call, frames, last_frame, limit_patience, noise
 
 Kill = Callable[[], Awaitable[None]]
 Connect = Callable[[str], Awaitable[Bus]]
@@ -365,14 +365,14 @@ async def test_the_deadline_of_a_large_request_reaches_the_handler(
 
 async def test_a_request_whose_parts_are_missing_is_refused(bus: Bus, replica: ScriptedReplica, run: str) -> None:
     ref = Decoder(BlobRef)(await blobs.store_call(bus, b"x", "model"))
-    (reply,) = await frames(bus, run, encode(msgspec.structs.replace(ref, parts=2)), 1)
+    reply = await last_frame(bus, run, encode(msgspec.structs.replace(ref, parts=2)))
     failure = decode_frame(reply)
     assert (failure.failure_class, "part 1 of 2" in failure.message) == (FailureClass.BAD_REQUEST, True)
 
 
 async def test_a_reference_of_a_reference_is_refused(bus: Bus, replica: ScriptedReplica, run: str) -> None:
     ref = await blobs.store_call(bus, await blobs.store_call(bus, encode(ask()), "model"), "model")
-    (reply,) = await frames(bus, run, ref, 1)
+    reply = await last_frame(bus, run, ref)
     assert decode_frame(reply).failure_class is FailureClass.BAD_REQUEST
     assert not replica.started
 
