@@ -65,7 +65,7 @@ async def store_call(bus: Bus, body: bytes, role: str, *, patience_s: float = PA
         patience_s: seconds to wait for each part to be stored.
 
     Raises:
-        BadMessage: the role is none.
+        BadMessage: the role cannot be part of a subject.
         BusError: not stored.
     """
     try:

@@ -219,7 +219,7 @@ class MendedClient(Client):
 
     async def _close(self, status: int, do_cbs: bool = True) -> None:
         # What is still to be sent, after a last flush or without a server, would be written to a transport that may be
-        # closed, and the error would leave the rest open and nobody notified.
+        # closed, and the error would leave the rest open and call no callback.
         self._pending, self._pending_data_size = [], 0
         await super()._close(status, do_cbs)
 

@@ -88,11 +88,7 @@ def _lines(file: Path) -> list[dict[str, str]]:
     for line in tail.splitlines():
         try:
             entry = _decode(line)
-        except (
-            msgspec.DecodeError,
-            UnicodeDecodeError,
-            RecursionError,
-        ):  # the output of a program, or a line that was cut
-            continue
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            continue  # the output of a program, or a line that was cut
         lines.append({name: str(entry[name]) for name in _SHOWN if name in entry})
     return lines

@@ -185,7 +185,7 @@ def chat_to_response(
 
 
 def _citations(annotations: Any) -> list[Item]:
-    """Return what the text cites, which chat has in objects of their own; there are no other annotations there."""
+    """Return the citations of URLs, the only annotations of chat, which nests each in an object of its own."""
     return [
         {"type": "url_citation", **cited}
         for one in (annotations if isinstance(annotations, list) else ())

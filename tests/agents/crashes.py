@@ -52,7 +52,7 @@ class Mortal:
         return answer
 
     async def send(self, subject: str, request: Call) -> None:
-        with contextlib.suppress(RolloutError):  # nobody waits for an answer
+        with contextlib.suppress(RolloutError):  # no caller waits for the answer
             await self._harness.send(_session_id(subject), request)
 
 

@@ -172,7 +172,7 @@ class Recording:
         raise AssertionError("nothing is moved here")
 
     async def flush(self):
-        raise AssertionError("there is no session to close")
+        raise AssertionError("no session is closed here")
 
 
 SCHEMA = Sums.tools["add"].schema()

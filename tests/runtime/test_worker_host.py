@@ -112,7 +112,7 @@ async def test_sessions_and_calls_together_have_the_time_to_drain(
         left.append(deadline_s)
 
     assert process.host._server is not None
-    monkeypatch.setattr(process.host._resources[0], "drain", asyncio.sleep)  # a session that nobody closes
+    monkeypatch.setattr(process.host._resources[0], "drain", asyncio.sleep)  # a session that stays open
     monkeypatch.setattr(process.host._server, "drain", calls)
     process.parent.close()
     assert await process.status() == 0

@@ -79,7 +79,7 @@ HOARDS = {
                     while True: end.send(bytes(1 << 16))
                 except BlockingIOError: pass
     """,
-    "connections that nobody accepts": """
+    "connections that are never accepted": """
         listening = socket.socket(socket.AF_UNIX)
         listening.bind(b'\\0many'); listening.listen(4096)
         held = 0
@@ -93,7 +93,7 @@ HOARDS = {
             end.close()
         time.sleep(1)
     """,
-    "datagrams that nobody reads": """
+    "datagrams that are never read": """
         held, receivers = 0, []
         for number in range(200):
             receivers.append(socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
@@ -103,7 +103,7 @@ HOARDS = {
                     held += end.sendto(bytes(200_000), b'\\0of-%d' % number) / 2**20
         time.sleep(1)
     """,
-    "small messages over the network that nobody accepts": """
+    "small messages over connections that are never accepted": """
         listening = socket.create_server(('127.0.0.1', 0), backlog=4096)
         for _ in range(3000):
             end = socket.create_connection(listening.getsockname())
@@ -113,7 +113,7 @@ HOARDS = {
         time.sleep(1)
         held = 3000 * 0.1  # with what the kernel adds to each message
     """,
-    "events that nobody reads": """
+    "events that are never read": """
         watching = [libc.inotify_init1(0) for _ in range(128)]
         for watch in watching: libc.inotify_add_watch(watch, b'.', 0xfff)
         for number in range(2000):
