@@ -6,12 +6,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Annotated, Any, ClassVar, Protocol, TypeVar, get_args
 
 import pydantic
 
-from gymq.errors import GymqError
+from gymq.errors import GymqError, did_you_mean
 from gymq.processes.passed_environment import check_name
 from gymq.protocol.instances import ServerType
 from gymq.redaction import may_name_secret
@@ -207,8 +206,7 @@ def first_problem(error: pydantic.ValidationError, options: type[pydantic.BaseMo
     if options is not None and problem["type"] == "missing":
         return f"option {path} is missing"
     if options is not None and problem["type"] == "extra_forbidden":
-        close = get_close_matches(str(problem["loc"][-1]), _sibling_names(options, problem["loc"]), n=3, cutoff=0.6)
-        return f"no option {path}" + (f"; did you mean {' or '.join(close)}?" if close else "")
+        return f"no option {path}{did_you_mean(str(problem['loc'][-1]), _sibling_names(options, problem['loc']))}"
     plain = _PLAIN.get(problem["type"]) or problem["msg"].removeprefix("Value error, ")
     plain = plain.replace("Input should be", "must be")
     if plain.startswith("must be") and _can_be_shown(path, problem["input"]):

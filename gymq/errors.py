@@ -17,6 +17,9 @@ exception is a fault of gymq or of an author's code and is reported with its tra
 `ValueError` may be raised by validators: pydantic and msgspec turn these into their own.
 """
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class GymqError(Exception):
     """Report what could not be done, in one sentence for the person who can do something about it."""
@@ -24,3 +27,9 @@ class GymqError(Exception):
 
 class BusError(GymqError):
     """Report that NATS could not be reached, or refused; one sentence."""
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return `; did you mean a or b?` for the known names close to `name`, or nothing."""
+    close = get_close_matches(name, list(known), n=3, cutoff=0.6)
+    return f"; did you mean {' or '.join(close)}?" if close else ""

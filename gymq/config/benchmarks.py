@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from gymq.config.errors import ConfigError, did_you_mean
+from gymq.config.errors import ConfigError
+from gymq.errors import did_you_mean
 from gymq.workers import SHIPPED
 
 FOLDER = "benchmarks"

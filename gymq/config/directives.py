@@ -14,8 +14,9 @@ from typing import Any
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from gymq.config.errors import ConfigError, Keys, did_you_mean, dotted, first_line
+from gymq.config.errors import ConfigError, Keys, dotted, first_line
 from gymq.config.sources import Source, place
+from gymq.errors import did_you_mean
 
 MISSING = "???"
 _TEXT = re.compile(r"\$\{\s*(inherit_from|swap_key|copy)\s*:((?:[^{}$]|\$\{[^{}]*\})+)\}")

@@ -1,9 +1,8 @@
 """The exception of the configuration, and helpers for its messages."""
 
-from collections.abc import Iterable, Sequence
-from difflib import get_close_matches
+from collections.abc import Sequence
 
-from gymq.errors import GymqError
+from gymq.errors import GymqError, did_you_mean
 
 Keys = tuple[str | int, ...]
 """Keys and list indices from the root of a configuration to a value. Other keys of YAML occur in messages only."""
@@ -40,12 +39,6 @@ def dotted(path: Keys) -> str:
         else:
             text += f".{key}" if text else str(key)
     return text
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return `; did you mean a or b?` for the known names close to `name`, or nothing."""
-    close = get_close_matches(name, list(known), n=3, cutoff=0.6)
-    return f"; did you mean {' or '.join(close)}?" if close else ""
 
 
 def choices(name: str, known: Sequence[str]) -> str:

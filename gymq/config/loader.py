@@ -14,7 +14,7 @@ from omegaconf.errors import InterpolationResolutionError, OmegaConfBaseExceptio
 
 from gymq.config import overrides as command_line
 from gymq.config.directives import MISSING, carry_out
-from gymq.config.errors import ConfigError, Keys, choices, did_you_mean, dotted, first_line
+from gymq.config.errors import ConfigError, Keys, choices, dotted, first_line
 from gymq.config.instances import check_references, find_instances
 from gymq.config.overrides import Override
 from gymq.config.schema import RUN_KEYS
@@ -29,6 +29,7 @@ from gymq.config.sources import (
     read,
     read_tree,
 )
+from gymq.errors import did_you_mean
 from gymq.protocol.instances import Instance
 from gymq.workers import SHIPPED
 

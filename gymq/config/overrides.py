@@ -12,9 +12,10 @@ from typing import Any, Literal, NamedTuple, cast
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from gymq.config.errors import ConfigError, did_you_mean, first_line
+from gymq.config.errors import ConfigError, first_line
 from gymq.config.sources import OVERRIDE
 from gymq.config.values import parse_value
+from gymq.errors import did_you_mean
 from gymq.protocol.instances import KIND_OF
 from gymq.redaction import MASK, may_name_secret
 

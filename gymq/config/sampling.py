@@ -8,8 +8,9 @@ from omegaconf import OmegaConf
 
 from gymq import responses
 from gymq.config import overrides as command_line
-from gymq.config.errors import ConfigError, did_you_mean
+from gymq.config.errors import ConfigError
 from gymq.data.rows import PARAMS
+from gymq.errors import did_you_mean
 from gymq.responses.params import KNOWN
 
 _ALIASES = {"max_tokens": "max_output_tokens"}

@@ -8,13 +8,14 @@ from typing import Any
 
 from omegaconf import OmegaConf
 
-from gymq.config.errors import ConfigError, did_you_mean
+from gymq.config.errors import ConfigError
 from gymq.config.loader import ENV_YAML, Config
 from gymq.config.process_settings import SETTINGS, check_settings
 from gymq.config.sampling import check_sampling
 from gymq.config.schema import RUN_KEYS, HeadServer
 from gymq.config.sources import OVERRIDE, Source, origin
 from gymq.data.rows import PARAMS
+from gymq.errors import did_you_mean
 from gymq.protocol.instances import KIND_OF
 from gymq.responses.params import KNOWN
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from gymq.cli import COMMANDS
 from gymq.cli.shared.errors import UsageError
-from gymq.config.errors import did_you_mean
+from gymq.errors import did_you_mean
 from gymq.redaction import redact
 
 SUBMIT_S = 60.0

@@ -23,11 +23,12 @@ from gymq.config.assembled import (
     policy_values,
 )
 from gymq.config.benchmarks import find_benchmark
-from gymq.config.errors import ConfigError, UnknownInstances, did_you_mean
+from gymq.config.errors import ConfigError, UnknownInstances
 from gymq.config.overrides import Override, from_option
 from gymq.config.sources import INITIAL, origin
 from gymq.config.unknown import check_keys
 from gymq.data.prompt import PromptError, RowPrompt
+from gymq.errors import did_you_mean
 from gymq.execution.loading.implied import implied_overrides
 from gymq.execution.loading.model_options import model_options
 from gymq.execution.loading.registry import WorkerNotFound, find_class

@@ -14,7 +14,7 @@ from typing import Any, Literal, overload
 
 from gymq.agent import Agent
 from gymq.authoring import Worker
-from gymq.errors import GymqError
+from gymq.errors import GymqError, did_you_mean
 from gymq.execution.loading.contract import ContractError, check_contract
 from gymq.failures import author_location
 from gymq.model import Model
@@ -80,8 +80,6 @@ def _by_name(kind: Kind, name: str) -> ModuleType:
         return _import(entered, name)
     spec = spec_of(kind, name)
     if spec is None:
-        from gymq.config.errors import did_you_mean  # worker processes start without what reads configurations
-
         raise WorkerNotFound(
             f"there is no {kind} worker named {name!r}: no folder workers/{kind}/{name} with worker.py"
             f"{did_you_mean(name, worker_names(kind))}"

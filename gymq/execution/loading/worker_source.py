@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gymq.authoring import Worker
-from gymq.config.errors import did_you_mean
+from gymq.errors import did_you_mean
 from gymq.execution.loading import registry
 from gymq.execution.loading.registry import BASES, InvalidWorker, WorkerNotFound, worker_names
 from gymq.processes import file_modules

@@ -22,12 +22,12 @@ from gymq.cluster.server import find_running
 from gymq.cluster.worker_process import InstanceHost, ProcessSpec
 from gymq.config import fingerprint, record_instances
 from gymq.config.assembled import SIMULATED_MODEL
-from gymq.config.errors import did_you_mean
 from gymq.config.process_settings import process_variables
 from gymq.config.sampling import check_sampling
 from gymq.data.materialise import MaterialiseOptions
 from gymq.data.run_files import RunFiles
 from gymq.defaults import PASS_THRESHOLD
+from gymq.errors import did_you_mean
 from gymq.redaction import hide_options
 from gymq.render import counted, say
 from gymq.runs.collection.arguments import EnvironmentArgument, ModelArgument, Setup, read_setup, write_rows
