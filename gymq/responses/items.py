@@ -192,7 +192,7 @@ def content_texts(content: object, only_type: str | None = None) -> Iterator[str
         yield content
     elif isinstance(content, list):
         for part in content:
-            text = part.get("text")
+            text = part.get("text") if isinstance(part, dict) else None
             if isinstance(text, str) and only_type in (None, part.get("type")):
                 yield text
 

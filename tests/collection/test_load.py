@@ -5,6 +5,8 @@ import json
 import pytest
 
 import gymq
+from gymq.data.rows import RowError
+from gymq.data.run_files import refused_row
 from gymq.testing import prompt, reply
 
 
@@ -50,3 +52,38 @@ def test_a_rollout_without_anything_to_show_is_shown(tmp_path):
 def test_a_file_that_is_not_there_is_an_error(tmp_path):
     with pytest.raises(FileNotFoundError, match="file not found; give the rollouts file"):
         gymq.load(tmp_path / "none.jsonl")
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"responses_create_params": []},
+        {"responses_create_params": {"input": None}},
+        {"responses_create_params": {"input": ["Capital?", {"role": "user", "content": ["Capital?"]}]}},
+        {"response": "Bern"},
+        {"response": {"usage": [7], "output": ["Bern", {"type": "message", "role": "assistant", "content": [3]}]}},
+        {"_ng_task_index": "a"},
+        {"_ng_task_index": [1]},
+    ],
+)
+def test_what_is_odd_in_a_rollout_is_left_out_of_a_data_frame(stored, changed):
+    with stored.open("a") as file:
+        file.write(json.dumps(json.loads(line(9, 0, 1.0)) | changed) + "\n")
+    assert len(gymq.load(stored).to_pandas()) == 7
+
+
+def test_a_line_that_is_no_rollout_is_named(stored):
+    with stored.open("a") as file:
+        file.write("[]\n")
+    with pytest.raises(RowError, match=r"rollouts\.jsonl:7: "):
+        gymq.load(stored).to_pandas()
+
+
+def test_rows_that_were_refused_are_no_lines_of_a_data_frame(stored):
+    stored.with_name("rollouts_failures.jsonl").write_bytes(refused_row("no prompt") + b"\n")
+    assert len(gymq.load(stored).to_pandas()) == 6
+
+
+def test_a_threshold_is_a_number(stored):
+    with pytest.raises(ValueError, match=r"^pass_threshold: must be a number, not 'high'$"):
+        gymq.load(stored, pass_threshold="high")  # type: ignore[arg-type]

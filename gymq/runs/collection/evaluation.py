@@ -9,6 +9,7 @@ import logging
 import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import asynccontextmanager
+from numbers import Integral
 from pathlib import Path
 from typing import Any, ParamSpec
 
@@ -146,13 +147,16 @@ async def acollect(
         CollectError: the run cannot be started, or resumed, or the endpoint of a model refuses the first request.
         RowError, JsonlError: none of the first rows can be used.
     """
-    if concurrency < 1:
-        raise ValueError(f"concurrency: must be at least 1, not {concurrency}")
+    limit = None if limit is None else _count("limit", limit)
+    made_of_rows = _materialise_options(_count("repeats", repeats), limit, sampling)
+    window = _count("concurrency", concurrency)
+    if not hasattr(timeout_s, "__float__"):
+        raise ValueError(f"timeout_s: must be a number of seconds, not {timeout_s!r}")
     report = say if progress else None
-    made_of_rows = _materialise_options(repeats, limit, sampling)
     setup = read_setup(environment, model=model, model_name=model_name, options=options)
     hide_options([*(instance.options for instance in setup.config.instances), dict(sampling or {})])
     file = Path(output) if output is not None else _default_output(setup, rows, model, model_name)
+    result = RunResult(file, pass_threshold=pass_threshold)
     with tempfile.TemporaryDirectory(prefix="gymq-rows-") as temporary:
         if isinstance(rows, str | Path):
             source = Path(rows)
@@ -163,8 +167,8 @@ async def acollect(
             input=source,
             output=file,
             materialise=made_of_rows.model_copy(update={"agent_name": setup.config.only_agent}),
-            window=concurrency,
-            rollout_timeout_s=timeout_s,
+            window=window,
+            rollout_timeout_s=float(timeout_s),
             config_digest=fingerprint(setup.config.tree),
             config=record_instances(setup.config.instances),
             models=policies(setup.config),
@@ -194,7 +198,7 @@ async def acollect(
         log.warning("%s failed with %s, for example: %s", failed, group.failure_class, group.message)
     if collection.stopped:
         log.warning("stopped: %s; the same call resumes the run", collection.stopped)
-    return RunResult(file, pass_threshold=pass_threshold)
+    return result
 
 
 P = ParamSpec("P")
@@ -249,6 +253,13 @@ async def _result_of(task: asyncio.Task[RunResult]) -> RunResult:
 
 
 collect = _blocking(acollect)
+
+
+def _count(name: str, value: Any) -> int:
+    """Return an argument that is a whole number, which may be one of NumPy."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+        raise ValueError(f"{name}: must be a whole number of at least 1, not {value!r}")
+    return int(value)
 
 
 def _materialise_options(repeats: int, limit: int | None, sampling: Mapping[str, Any] | None) -> MaterialiseOptions:

@@ -8,16 +8,14 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from gymq import responses
 from gymq.data.jsonl import JsonlFile, LineSource, numbered_lines
 from gymq.data.resume import FailureGroup, Resume
-from gymq.data.rows import FAILURE_CLASS, FAILURE_MESSAGE, ROLLOUT_INDEX, TASK_INDEX
+from gymq.data.rows import FAILURE_CLASS, FAILURE_MESSAGE, ROLLOUT_INDEX, TASK_INDEX, decode_line
 from gymq.data.run_files import RunFiles
 from gymq.defaults import PASS_THRESHOLD
 from gymq.responses import content_text, user_contents
-from gymq.runs.outcome_fields import expected_of
+from gymq.runs.outcome_fields import expected_of, objects, params_of, prompt_of
 from gymq.stats.files import read_statistics
 from gymq.stats.intervals import Estimate
 from gymq.stats.running import AgentSnapshot
@@ -44,14 +42,23 @@ class RunResult:
         Args:
             path: the JSONL file of the rollouts; the other files of the run, if there are any, are beside it.
             pass_threshold: smallest reward with which a rollout passes.
+
+        Raises:
+            ValueError: the threshold is no number.
         """
+        if not hasattr(pass_threshold, "__float__"):
+            raise ValueError(f"pass_threshold: must be a number, not {pass_threshold!r}")
         self.path = Path(path)
         self._files = RunFiles(self.path)
         self._pass_threshold = pass_threshold
 
     @property
     def rollouts(self) -> Iterator[dict[str, Any]]:
-        """The rollouts that have a reward, one after the other as they were stored."""
+        """The rollouts that have a reward, one after the other as they were stored.
+
+        Raises:
+            RowError, JsonlError: a line cannot be read; the message names it.
+        """
         return _records(JsonlFile(self._files.output))
 
     @cached_property
@@ -87,6 +94,7 @@ class RunResult:
 
         Raises:
             ImportError: pandas is not installed.
+            RowError, JsonlError: a line of the files cannot be read; the message names it.
         """
         try:
             import pandas
@@ -97,7 +105,7 @@ class RunResult:
         failed = {}
         for record in _records(JsonlFile(self._files.failures)) if self._files.failures.exists() else ():
             line = _columns(record)
-            if (line["task"], line["rollout"]) not in keys:
+            if line["task"] is not None and (line["task"], line["rollout"]) not in keys:
                 failed[line["task"], line["rollout"]] = line
         frame = pandas.DataFrame([*done, *failed.values()], columns=None if done or failed else list(_columns({})))
         return frame.sort_values(["task", "rollout"], ignore_index=True)
@@ -134,6 +142,7 @@ def load(path: str | Path, *, pass_threshold: float = PASS_THRESHOLD) -> RunResu
 
     Raises:
         FileNotFoundError: the file does not exist.
+        ValueError: the threshold is no number.
     """
     if not Path(path).is_file() and not RunFiles(Path(path)).manifest.is_file():
         raise FileNotFoundError(f"{path}: file not found; give the rollouts file of a run")
@@ -141,19 +150,19 @@ def load(path: str | Path, *, pass_threshold: float = PASS_THRESHOLD) -> RunResu
 
 
 def _records(lines: LineSource) -> Iterator[dict[str, Any]]:
-    decode = msgspec.json.Decoder(dict[str, Any]).decode
-    return (decode(line) for _, _, line in numbered_lines(lines))
+    return (decode_line(line, dict[str, Any], where) for _, where, line in numbered_lines(lines))
 
 
 def _columns(record: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a rollout as plain columns."""
-    params, response = record.get("responses_create_params") or {}, record.get("response") or {}
-    usage = response.get("usage") or {}
+    """Return a rollout as plain columns; what is not of the usual form, as in a row that failed for it, has none."""
+    response = _object(record.get("response"))
+    usage, output = _object(response.get("usage")), response.get("output")
+    asked = user_contents({"input": prompt_of(params_of(record, {}))})
     columns = {
-        "task": record.get(TASK_INDEX),
-        "rollout": record.get(ROLLOUT_INDEX),
-        "prompt": "\n".join(filter(None, map(content_text, user_contents({"input": [], **params})))),
-        "reply": responses.last_assistant_text(response) if isinstance(response.get("output"), list) else None,
+        "task": _number(record.get(TASK_INDEX)),
+        "rollout": _number(record.get(ROLLOUT_INDEX)),
+        "prompt": "\n".join(filter(None, map(content_text, asked))),
+        "reply": responses.last_assistant_text({"output": objects(output)}) if isinstance(output, list) else None,
         "expected": next(iter(expected_of(record, {}).values()), None),
         "reward": record.get("reward"),
         "failure": record.get(FAILURE_CLASS),
@@ -164,6 +173,14 @@ def _columns(record: Mapping[str, Any]) -> dict[str, Any]:
     more = {name: value for name, value in record.items() if name not in _NOT_COLUMNS and not name.startswith("_ng_")}
     plain = {name: value for name, value in more.items() if isinstance(value, str | int | float | bool)}
     return columns | {name: value for name, value in plain.items() if name not in columns}
+
+
+def _object(value: Any) -> dict[str, Any]:
+    return value if isinstance(value, dict) else {}
+
+
+def _number(value: Any) -> int | None:
+    return value if isinstance(value, int) else None
 
 
 def _shown(estimate: Estimate | None, unit: str = "") -> str:
