@@ -39,6 +39,7 @@ from gymq.protocol.tokens import to_json
 
 BUFFER_BYTES = 1 << 20  # of lines that are not yet passed to the operating system
 COMPRESSED = (".gz", ".zst")
+MANIFEST = "_run.json"
 
 
 class RunFileError(GymqError):
@@ -82,11 +83,13 @@ class RunFiles:
     """Names of a run's files, all derived from its output file."""
 
     def __init__(self, output: Path) -> None:
-        stem = output.with_suffix("") if output.suffix == ".jsonl" else output
+        has_ending = output.suffix == ".jsonl"
+        stem = output.with_suffix("") if has_ending else output
         self.output = output
+        self._namesake = stem if has_ending else stem.with_name(f"{stem.name}.jsonl")  # its other files are the same
         self.materialised = stem.with_name(f"{stem.name}_materialized_inputs.jsonl")
         self.failures = stem.with_name(f"{stem.name}_failures.jsonl")
-        self.manifest = stem.with_name(f"{stem.name}_run.json")
+        self.manifest = stem.with_name(f"{stem.name}{MANIFEST}")
         self.report = ReportFiles.at(stem)
 
     def all(self) -> list[Path]:
@@ -114,6 +117,18 @@ class RunFiles:
         manifest = self.read_manifest()
         return None if manifest is None else manifest.run
 
+    def shared(self) -> Path | None:
+        """Return a file that belongs to a run with another output."""
+        if self.manifest.exists() and self._namesake.is_file() and not self.output.exists():
+            return self.manifest
+        own = set(self.all())
+        for manifest in self.manifest.parent.glob(f"*{MANIFEST}"):
+            if manifest != self.manifest:
+                other = RunFiles(manifest.with_name(manifest.name.removesuffix(MANIFEST) + ".jsonl"))
+                if common := own.intersection(other.all()):
+                    return common.pop()
+        return None
+
     def rows(self) -> Iterator[MaterialisedRow]:
         """Yield the materialised rows of an earlier start.
 
@@ -137,7 +152,7 @@ class RunFiles:
         Raises:
             RunFileError: another collection has locked them, or their folder cannot be used.
         """
-        path = self.output.with_name(f".{self.output.name}.lock")
+        path = self.manifest.with_name(f".{self.manifest.name.removesuffix(MANIFEST)}.jsonl.lock")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             lock = path.open("wb")

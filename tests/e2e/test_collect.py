@@ -793,6 +793,27 @@ async def test_the_files_of_a_run_are_not_its_input(desk: Desk) -> None:
     assert desk.content() == before
 
 
+@pytest.mark.parametrize("overwrite", [False, True])
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("x", "x.jsonl"),
+        ("x.jsonl", "x"),
+        ("x.jsonl", "x_failures.jsonl"),
+        ("x_failures.jsonl", "x.jsonl"),
+    ],
+)
+async def test_files_of_another_run_are_left_alone(desk: Desk, first: str, second: str, overwrite: bool) -> None:
+    desk.write_input([row()])
+    desk.output = desk.output.with_name(first)
+    await desk.collect()
+    before = desk.content()
+    desk.output = desk.output.with_name(second)
+    with pytest.raises(CollectError, match=r"belongs to a run with another output than .*: choose another"):
+        await desk.collect(overwrite=overwrite)
+    assert desk.content() == before
+
+
 @pytest.mark.parametrize("which", ["input", "output"])
 async def test_a_name_that_is_not_utf_8_is_refused(desk: Desk, which: str) -> None:
     setattr(desk, which, desk.input.with_name(os.fsdecode(b"r\xe4.jsonl")))
@@ -810,8 +831,9 @@ async def test_an_output_that_is_a_folder_is_refused(desk: Desk) -> None:
 
 async def test_two_collections_cannot_write_the_same_files(desk: Desk) -> None:
     desk.write_input([row()])
-    with desk.files.locked(), pytest.raises(RunFileError, match="another collection is writing"):
-        await desk.collect()
+    for output in (desk.output, desk.output.with_suffix("")):
+        with RunFiles(output).locked(), pytest.raises(RunFileError, match="another collection is writing"):
+            await desk.collect()
     await desk.collect()
     assert keys(desk.output) == [(0, 0)]
 
