@@ -116,8 +116,11 @@ def redact(text: str) -> str:
 
 
 def without_hidden(text: str, mask: str) -> str:
-    """Return a text in which `mask` replaces each secret that this process hides."""
-    for secret in _hidden:
+    """Return a text in which `mask` replaces each secret that this process hides.
+
+    May be called in any thread, while another one hides a secret.
+    """
+    for secret in sorted(_hidden, key=len, reverse=True):  # no secret leaves the end of a longer one
         text = text.replace(secret, mask)
     return text
 
@@ -162,7 +165,7 @@ def without_credentials(body: bytes) -> bytes:
     An endpoint may put the key that it was sent into its answer, and answers are stored for anyone to read. Decoded
     only if a credential is in it; msgpack escapes nothing, so the bytes show it.
     """
-    found = [secret for secret in _credentials if secret in body]
+    found = [secret for secret in sorted(_credentials, key=len, reverse=True) if secret in body]
     if not found:
         return body
     root = msgspec.msgpack.decode(body)

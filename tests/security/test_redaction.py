@@ -1,6 +1,8 @@
 """Credentials of a worker's options are cut out of what it answers and what it shows; other texts stay as they are."""
 
+import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import msgspec
@@ -8,7 +10,7 @@ import pytest
 
 from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.messages import Generated
-from gymq.redaction import hide_options, names_secret, redact, without_credentials
+from gymq.redaction import hidden, hide_options, names_secret, redact, without_credentials
 
 KEY = "sk-proj-0123456789abcdef"
 decode = Decoder(Generated)
@@ -51,6 +53,33 @@ def test_what_a_model_may_say_by_chance_stays_in_its_replies(options: dict[str, 
     texts = list(_texts(options))
     body = encode(Generated(response={"output": texts}))
     assert without_credentials(body) == body
+
+
+def test_a_secret_that_begins_like_a_shorter_one_leaves_no_end() -> None:
+    secrets = [f"{KEY}-of-the-judge{'-more' * number}" for number in range(8)]
+    hide_options({"api_keys": secrets})
+    body = encode(Generated(response={"output": secrets}))
+    for secret in secrets:
+        assert redact(f"refused {secret}") == "refused ***"
+    assert decode(without_credentials(body)).response == {"output": ["***"] * len(secrets)}
+
+
+def test_a_thread_redacts_while_others_hide_secrets() -> None:
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor() as threads:
+            hiding = threads.submit(_hide_for_a_while, 20_000)
+            while not hiding.done():
+                redact("what a worker says")
+    finally:
+        sys.setswitchinterval(interval)
+
+
+def _hide_for_a_while(number: int) -> None:
+    for one in range(number):
+        with hidden(f"key-of-rollout-{one}"):
+            pass
 
 
 @pytest.mark.parametrize(
