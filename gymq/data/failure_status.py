@@ -37,7 +37,8 @@ class StatusError(GymqError):
     """
 
     def __init__(self, status: int, failure_class: str, message: str, **details: Any) -> None:
-        super().__init__(redact(message))
+        # A header or row that a message repeats may hold what is not UTF-8.
+        super().__init__(redact(message).encode(errors="replace").decode())
         self.status = status
         self.failure_class = failure_class
         self.details = details

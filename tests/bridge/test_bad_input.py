@@ -249,6 +249,19 @@ async def test_what_is_not_http_is_refused_without_a_traceback_and_the_bridge_li
     assert not any(record.exc_info for record in caplog.records)
 
 
+@pytest.mark.parametrize("header", ["Origin", "Sec-Fetch-Site", "Content-Encoding"])
+async def test_a_header_that_is_not_utf8_is_refused_as_any_other(
+    client: Client, world: World, header: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    port = int(world.head.rpartition(":")[2])
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    said = f"POST /v1/responses HTTP/1.1\r\nHost: localhost\r\nContent-Length: 2\r\n{header}: "
+    writer.write(said.encode() + b"\xff\r\nContent-Type: application/json\r\n\r\n{}")
+    assert (b" 415 " if header == "Content-Encoding" else b" 403 ") in await reader.readline()
+    writer.close()
+    assert not any(record.exc_info for record in caplog.records)
+
+
 def test_who_hangs_up_in_the_middle_of_an_answer_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     connections_log.error("unhandled", exc_info=aiohttp.ClientConnectionResetError("Cannot write to closing transport"))
     assert not caplog.records
