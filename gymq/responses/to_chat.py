@@ -16,13 +16,16 @@ _LEADING_ROLES = ("system", "developer")
 _OF_THE_CALL = ("type", "id", "call_id", "status")
 
 
-def responses_to_chat(params: Mapping[str, Any], *, token_ids: bool = False) -> dict[str, Any]:
+def responses_to_chat(params: Mapping[str, Any], *, token_ids: bool = False, strict: bool = False) -> dict[str, Any]:
     """Convert create parameters (as `validate_params` returns them) into a Chat Completions request.
 
     The assistant's items between two other messages become one assistant message: reasoning in think tags, texts
     without separator, calls. With `token_ids` that message carries the token fields of its last item, if that has them.
     Calls of other tools, and their outputs, become calls of functions. Items that do not belong to a call, such as a
     search by the endpoint, are dropped with one warning for each type. `chat_settings` converts the other fields.
+
+    Args:
+        strict: whether tools keep `strict: true`; vLLM would show it to the policy.
 
     Raises:
         Unsupported: chat has no form for an item or part of the request.
@@ -31,7 +34,7 @@ def responses_to_chat(params: Mapping[str, Any], *, token_ids: bool = False) -> 
     messages = _messages(params["input"], token_ids=token_ids)
     if params.get("instructions"):
         messages = _with_instructions(params["instructions"], messages)
-    return {"messages": messages, **chat_settings(params)}
+    return {"messages": messages, **chat_settings(params, strict=strict)}
 
 
 class _AssistantTurn:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any
 
-from gymq.responses.custom_tools import custom_as_function, is_custom
-from gymq.responses.errors import MAX_NAME, InvalidRequest, Unsupported, warn_of_dropped, warn_once
+from gymq.responses.custom_tools import TOOL, custom_as_function, is_custom
+from gymq.responses.errors import MAX_NAME, InvalidRequest, warn_of_dropped, warn_once
 from gymq.responses.items import Item
 
 SAME_NAME = (
@@ -25,15 +25,17 @@ _KEPT = (*SAME_NAME, "stream", "tool_choice")
 _CONVERTED = frozenset({*_KEPT, "input", "instructions", "max_output_tokens", "reasoning", "text", "tools"})
 
 
-def chat_settings(params: Mapping[str, Any]) -> dict[str, Any]:
+def chat_settings(params: Mapping[str, Any], *, strict: bool) -> dict[str, Any]:
     """Return the fields of a chat request except `messages`.
 
     Custom tools become functions. Fields that chat does not have (`truncation`, `include`, `conversation`, ...), hosted
     tools and the choice of a tool that is no function are dropped, with one warning for each name.
 
+    Args:
+        strict: whether tools keep `strict: true`.
+
     Raises:
-        Unsupported: it chooses one function, which the peer refuses too.
-        InvalidRequest: a tool call is required without tools.
+        InvalidRequest: a tool call is required without tools, or that of a function that is not offered.
     """
     settings: dict[str, Any] = {name: params[name] for name in _KEPT if params.get(name) is not None}
     if params.get("max_output_tokens") is not None:
@@ -48,9 +50,9 @@ def chat_settings(params: Mapping[str, Any]) -> dict[str, Any]:
     _warn_of_dropped({f"reasoning.{name}": value for name, value in reasoning.items() if name != "effort"})
 
     tool_choice = params.get("tool_choice")
-    tools = [_tool(tool) for tool in params.get("tools") or () if _can_be_function(tool)]
+    tools = [_tool(tool, strict=strict) for tool in params.get("tools") or () if _can_be_function(tool)]
     if isinstance(tool_choice, dict):
-        settings["tool_choice"] = _tool_choice(tool_choice)
+        settings["tool_choice"] = _tool_choice(tool_choice, [tool["function"]["name"] for tool in tools])
     if tools:
         settings["tools"] = tools
     elif not params.get("tools") and tool_choice == "required":
@@ -94,18 +96,23 @@ def _can_be_function(tool: Item) -> bool:
     return False
 
 
-def _tool_choice(choice: Mapping[str, Any]) -> str:
-    """Replace the choice of a tool other than a function with `auto`."""
-    if choice.get("type") == "function":
-        raise Unsupported("tool_choice", "only auto, none and required can be converted to chat, not a choice of tool")
+def _tool_choice(choice: Mapping[str, Any], names: Container[str]) -> str | dict[str, Any]:
+    """Return the choice of one of the functions with these names; `auto` for that of another kind of tool."""
+    if choice.get("type") in ("function", TOOL):
+        name = choice.get("name")
+        if name not in names:
+            raise InvalidRequest("tool_choice", f"no function {name!r:.{MAX_NAME}} is among the tools")
+        return {"type": "function", "function": {"name": name}}
     warn_once(
         f"a tool choice of type {str(choice.get('type'))[:MAX_NAME]!r} is dropped: chat can choose functions only"
     )
     return "auto"
 
 
-def _tool(tool: Item) -> dict[str, Any]:
+def _tool(tool: Item, *, strict: bool) -> dict[str, Any]:
     if is_custom(tool):
         tool = custom_as_function(tool)
     said = {name: tool[name] for name in ("description", "parameters") if tool.get(name) is not None}
+    if strict and tool.get("strict"):
+        said["strict"] = True
     return {"type": "function", "function": {"name": tool["name"], **said}}

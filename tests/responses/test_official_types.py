@@ -92,9 +92,10 @@ def test_a_field_of_a_request_is_known_in_each_of_its_forms(name: str) -> None:
             assert by_row == request
         elif name != "input":  # items have a test of their own
             assert by_program == by_row == json.loads(json.dumps(request))
-        is_choice = name == "tool_choice" and isinstance(value, dict) and value.get("type") == "function"
-        if name != "input" and not is_choice:  # which is refused, as NeMo Gym does
-            responses_to_chat(by_row if name != "tool_choice" else {**by_row, "tools": [FUNCTION]})
+        if name != "input":
+            custom = {"type": "custom", "name": "text"}
+            chosen = custom if isinstance(value, dict) and value.get("type") == "custom" else FUNCTION
+            responses_to_chat(by_row if name != "tool_choice" else {**by_row, "tools": [chosen]})
 
 
 def test_an_item_of_a_conversation_is_carried_and_fits_into_chat() -> None:

@@ -241,6 +241,19 @@ def test_tools_lose_strict_and_keep_the_choice() -> None:
     }
 
 
+def test_strict_is_kept_where_it_is_asked_for() -> None:
+    tools = [tool("f"), tool("g", strict=False), {"type": "custom", "name": "h"}]
+    sent = responses_to_chat(validate_params({"input": "hi", "tools": tools}), strict=True)["tools"]
+    assert [one["function"].get("strict") for one in sent] == [True, None, None]
+
+
+@pytest.mark.parametrize("name", ["f", "say"])
+def test_the_choice_of_a_tool_names_its_function(name: str) -> None:
+    kind = "custom" if name == "say" else "function"
+    sent = settings(tools=[tool("f"), {"type": "custom", "name": "say"}], tool_choice={"type": kind, "name": name})
+    assert sent["tool_choice"] == {"type": "function", "function": {"name": name}}
+
+
 def test_of_a_tool_what_is_null_is_left_out() -> None:
     said = settings(tools=[tool("f", parameters=None, description=None)])
     assert said["tools"] == [{"type": "function", "function": {"name": "f"}}]
@@ -255,7 +268,7 @@ def test_without_tools_there_is_no_choice_to_send(tools: dict[str, Any]) -> None
     ("params", "error"),
     [
         ({"tool_choice": "required"}, InvalidRequest),
-        ({"tools": [tool("f")], "tool_choice": {"type": "function", "name": "f"}}, Unsupported),
+        ({"tools": [tool("f")], "tool_choice": {"type": "function", "name": "g"}}, InvalidRequest),
     ],
 )
 def test_tools_that_chat_cannot_take_are_refused(params: dict[str, Any], error: type[Exception]) -> None:

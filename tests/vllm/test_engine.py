@@ -89,6 +89,14 @@ async def test_a_tool_call_is_parsed_and_the_next_prompt_begins_with_what_was_sa
     assert text_of(second) == "\\boxed{7}"
 
 
+async def test_a_tool_that_is_chosen_by_name_is_called(model: LocalVLLMModel) -> None:
+    choice = {"type": "function", "name": "add"}
+    reply = await model.respond(asked("Say hello.", tools=[ADD], tool_choice=choice, temperature=0.0))
+    (call,) = responses.function_calls(reply)
+    assert (call["name"], json.loads(call["arguments"] or "").keys()) == ("add", {"a", "b"})
+    assert len(reply["output"][-1]["generation_token_ids"]) == reply["usage"]["output_tokens"]
+
+
 async def test_a_later_prompt_keeps_tokens_that_its_text_would_not_give(model: LocalVLLMModel) -> None:
     tokenizer = engine_of(model)._tokenizer
     first = await model.respond(asked("What is 3 + 4?", temperature=0.0))

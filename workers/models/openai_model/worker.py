@@ -143,7 +143,7 @@ class OpenAIModel(EndpointModel):
         """
         chat = dialect == "chat"
         try:
-            asked = responses_to_chat(params) if chat else params
+            asked = responses_to_chat(params, strict=True) if chat else params
         except ResponsesError as error:
             raise unsendable(error) from None
         body = {**self.options.extra_body, **asked, "model": self.options.openai_model}

@@ -57,7 +57,9 @@ async def test_a_responses_request_is_passed_on_and_so_is_its_reply(start: Start
 async def test_a_chat_request_is_converted_and_so_is_its_reply(start: Start, server: MockServer) -> None:
     call = {"id": "call_2", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
     server.answers = [as_json(completion("I add.", tool_calls=[call]))]
-    reply = await ask(await start(dialect="chat"), input=CONVERSATION, tools=[TOOL], max_output_tokens=10)
+    choice = {"type": "function", "name": "add"}
+    worker = await start(dialect="chat")
+    reply = await ask(worker, input=CONVERSATION, tools=[TOOL], tool_choice=choice, max_output_tokens=10)
     openai.types.responses.Response.model_validate({**reply, "usage": None})
     assert [item["type"] for item in reply["output"]] == ["message", "function_call"]
     assert reply["output"][1]["arguments"] == '{"a": 1}'
@@ -67,6 +69,8 @@ async def test_a_chat_request_is_converted_and_so_is_its_reply(start: Start, ser
     assert server.asked[0].target == "/v1/chat/completions"
     assert [message["role"] for message in body["messages"]] == ["user", "assistant", "tool"]
     assert (body["model"], body["max_tokens"]) == ("served", 10)
+    assert body["tools"] == [{"type": "function", "function": {n: v for n, v in TOOL.items() if n != "type"}}]
+    assert body["tool_choice"] == {"type": "function", "function": {"name": "add"}}
 
 
 async def test_a_chat_reply_that_was_cut_is_incomplete(start: Start, server: MockServer) -> None:
