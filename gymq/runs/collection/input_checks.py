@@ -54,9 +54,7 @@ def check_files(options: CollectOptions) -> Dataset:
     if options.output.is_dir():
         raise CollectError(f"the output {options.output} is a folder: name a file in it")
     if shared := files.shared():
-        raise CollectError(
-            f"{shared} belongs to a run with another output: choose another output than {options.output}"
-        )
+        raise CollectError(f"{shared} belongs to a run with another output than {options.output}: choose another name")
     if not options.overwrite and files.read_manifest() is None and files.output.exists():
         raise refusal(options, f"{files.manifest.name} is not beside it")
     return dataset
