@@ -84,7 +84,7 @@ class Connection:
         self._reconnected_at = -math.inf
         self._names = unguessable.texts(12)
         self._expected: dict[str, Callable[[Msg], None]] = {}
-        self._requests: dict[str, tuple[str, asyncio.Future[Msg]]] = {}  # by reply: the subject, the answer
+        self._deniable: dict[str, tuple[str, Callable[[Denied], None]]] = {}  # requests, by reply: their subject
         self._problems: list[str] = []  # of the tries to connect
         self._absent_at = math.inf  # from when on a server that is not there is not waited for
         self._watchdog: asyncio.Task[None] | None = None  # from when it is connected
@@ -315,19 +315,31 @@ class Connection:
         finally:
             await self._nc.forget(subscription)
 
-    def expect(self, on_reply: Callable[[Msg], None], answered_by: str) -> str:
+    def expect(
+        self,
+        on_reply: Callable[[Msg], None],
+        answered_by: str,
+        *,
+        subject: str = "",
+        on_denied: Callable[[Denied], None] | None = None,
+    ) -> str:
         """Return a fresh reply subject; `on_reply` gets what arrives there until `forget`.
 
         Args:
             answered_by: the role that may answer, see `subjects.answered_by`.
+            subject: where the request is published.
+            on_denied: called if the server does not let this user publish there, which gets no reply.
         """
         # Random: a worker that knows the reply subject of a request can answer it.
         reply = subjects.reply(self.role, answered_by, self.box, next(self._names))
         self._expected[reply] = on_reply
+        if on_denied is not None:
+            self._deniable[reply] = subject, on_denied
         return reply
 
     def forget(self, reply: str) -> None:
         self._expected.pop(reply, None)
+        self._deniable.pop(reply, None)
 
     def _on_reply(self, message: Msg) -> None:
         on_reply = self._expected.get(message.subject) or self._expected.get("late")
@@ -363,9 +375,12 @@ class Connection:
             if not answer.done():
                 answer.set_result(message)
 
-        def give_up() -> None:
+        def fail(error: BusError) -> None:
             if not answer.done():
-                answer.set_exception(NoAnswer(f"no answer on {subject} within {timeout_s:g} s"))
+                answer.set_exception(error)
+
+        def give_up() -> None:
+            fail(NoAnswer(f"no answer on {subject} within {timeout_s:g} s"))
 
         def too_late() -> None:
             nonlocal timer
@@ -374,8 +389,7 @@ class Connection:
             else:
                 give_up()
 
-        reply = self.expect(on_reply, answered_by or subjects.answered_by(subject))
-        self._requests[reply] = (subject, answer)
+        reply = self.expect(on_reply, answered_by or subjects.answered_by(subject), subject=subject, on_denied=fail)
         # A timer is half the cost of asyncio.timeout, and this runs several times a rollout.
         timer = loop.call_later(timeout_s, too_late)
         try:
@@ -383,7 +397,6 @@ class Connection:
             message = await answer
         finally:
             timer.cancel()
-            del self._requests[reply]
             self.forget(reply)
         if is_no_responders(message):
             raise NoResponders(f"no worker serves {subject}")
@@ -394,9 +407,9 @@ class Connection:
         denied = _DENIED.search(error)
         if denied is None or denied[1] != "publish":
             return
-        for subject, answer in self._requests.values():
-            if subject.lower() == denied[2] and not answer.done():
-                answer.set_exception(Denied(f"the NATS server does not let this user publish to {subject}"))
+        for subject, on_denied in list(self._deniable.values()):
+            if subject.lower() == denied[2]:
+                on_denied(Denied(f"the NATS server does not let this user publish to {subject}"))
 
 
 def _options(login: dict[str, str], context: Any) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import itertools
 import pytest
 
 from gymq.bus import Bus, BusError, Denied, streams
+from gymq.bus.rpc import calls
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.serving import Server
 from gymq.failures import RolloutError
@@ -147,12 +148,27 @@ async def test_a_denied_request_ends_at_once_with_the_subject(role_server: RoleS
     await bus.close()
 
 
+async def test_a_denied_call_ends_at_once_with_the_subject_and_is_not_retried(
+    role_server: RoleServer, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(calls, "ACCEPT_TIMEOUT_S", 600.0)  # without the server's word it would end by this
+    bus = await Bus.connect(role_server.url_of("client"), role="client", name="test")
+    with pytest.raises(RolloutError, match=f"does not let this user publish to gym.seed.{run}") as caught:
+        async with asyncio.timeout(DEADLINE_S):
+            await Calls(bus).call(f"gym.seed.{run}", Seed(rollout="r", timeout_s=600.0, row=b"{}"))
+    assert (caught.value.retryable, caught.value.curable) == (False, True)
+    assert sum(f"gym.seed.{run}" in line for line in role_server.violations()) == 1
+    await bus.close()
+
+
 async def test_other_requests_continue_when_one_is_denied(role_server: RoleServer, run: str) -> None:
     bus = await Bus.connect(role_server.url_of("client"), role="client", name="test")
     js = bus.js
     stored = asyncio.create_task(js.store(f"gym.runs.{run}", b"x"))
     with pytest.raises(Denied):
         await js.api("STREAM.PURGE.ROLLOUTS")
+    with pytest.raises(Denied, match="JOURNAL"):
+        await anext(js.read(streams.JOURNAL, ">", timeout_s=600.0))
     assert (await stored).seq > 0
     await bus.close()
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from gymq.bus import Bus, BusError, Msg, NoAnswer, NoResponders, blobs
+from gymq.bus import Bus, BusError, Denied, Msg, NoAnswer, NoResponders, blobs
 from gymq.bus.connection import SUSPENDED_S, is_no_responders
 from gymq.bus.rpc import tracing
 from gymq.bus.rpc.process_reports import OpenCall, OpenCalls
@@ -229,7 +229,12 @@ class Calls:
         try:
             body = await self._body(subject, request, pending)
             answered_by = subjects.answered_by(subject)
-            pending.reply = self._bus.expect(lambda message: self._on_reply(pending, message), answered_by)
+            pending.reply = self._bus.expect(
+                lambda message: self._on_reply(pending, message),
+                answered_by,
+                subject=subject,
+                on_denied=lambda error: self._on_denied(pending, error),
+            )
             pending.timer = loop.call_at(min(deadline, loop.time() + ACCEPT_TIMEOUT_S), self._not_accepted, pending)
             await self._bus.publish(subject, body, reply=pending.reply, headers=tracing.headers())
             reply = await pending.future
@@ -250,6 +255,8 @@ class Calls:
             of_model = isinstance(request, Generate | GenerateNext)
             failure_class = FailureClass.MODEL_FAILED if of_model else FailureClass.VERIFIER_FAILED
             raise RolloutError(failure_class, f"unreadable reply on {subject}: {error}") from None
+        except Denied as error:
+            raise RolloutError(FailureClass.NO_WORKER, str(error), retryable=False, curable=True) from None
         except BusError as error:
             raise CallLost(str(error)) from None
         finally:
@@ -276,6 +283,8 @@ class Calls:
         except BadMessage as error:
             text = f"the request to {subject} has no wire form: {error}"
             raise RolloutError(FailureClass.BAD_REQUEST, text) from None
+        except Denied:
+            raise
         except BusError as error:
             raise CallLost(f"a large request could not be sent: {error}") from None
 
@@ -320,6 +329,10 @@ class Calls:
             )
         elif not pending.future.done():
             pending.future.set_exception(CallLost(f"no worker accepted the call on {pending.subject}"))
+
+    def _on_denied(self, pending: _Pending, error: Denied) -> None:
+        if pending.worker is None and not pending.future.done():
+            pending.future.set_exception(error)
 
     def _on_timeout(self, pending: _Pending) -> None:
         if not pending.future.done():
