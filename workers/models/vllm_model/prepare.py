@@ -13,6 +13,7 @@ from gymq.protocol.tokens import TOKEN_FIELDS
 from gymq.responses import InvalidRequest, Item, split_think_blocks
 from gymq.responses.tokens import OPTIONAL_TOKEN_FIELDS
 
+_LENGTHS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 _UNKNOWN_TO_ENGINES = frozenset({*TOKEN_FIELDS, *OPTIONAL_TOKEN_FIELDS})
 
 # What a prompt is made of; the rest of a body does not change its tokens.
@@ -39,7 +40,8 @@ def chat_body(request: Mapping[str, Any], options: VLLMOptions, audio_urls: Sequ
         audio_urls: data URIs of what the last user says.
 
     Raises:
-        InvalidRequest: `metadata` holds something unreadable, or more than one reply is wanted with token ids.
+        InvalidRequest: `metadata` holds something unreadable, no reply can be as short as wanted, or more than one is
+            wanted with token ids.
     """
     metadata = request.get("metadata") or {}
     asked = {name: value for name, value in request.items() if value is not None}
@@ -57,6 +59,7 @@ def chat_body(request: Mapping[str, Any], options: VLLMOptions, audio_urls: Sequ
     body |= options.sampling_overrides
     if options.return_token_id_information and body.get("n") not in (None, 1):
         raise InvalidRequest("n", f"{body['n']} replies at a time; token ids are only tracked with one")
+    _check_length(body)
     return body
 
 
@@ -64,7 +67,7 @@ def responses_body(params: Mapping[str, Any], options: VLLMOptions) -> dict[str,
     """Return the body for `/responses`, for engines that speak this dialect themselves.
 
     Raises:
-        InvalidRequest: `metadata` holds something unreadable, or audio.
+        InvalidRequest: `metadata` holds something unreadable, or audio, or no reply can be as short as wanted.
     """
     metadata = params.get("metadata") or {}
     for name in AUDIO_MEMBERS:
@@ -78,7 +81,9 @@ def responses_body(params: Mapping[str, Any], options: VLLMOptions) -> dict[str,
     asked["model"] = options.model
     if template := options.chat_template_kwargs | _object_in(metadata, "chat_template_kwargs"):
         asked["chat_template_kwargs"] = template
-    return options.extra_body | _object_in(metadata, "extra_body") | asked | options.sampling_overrides
+    body = options.extra_body | _object_in(metadata, "extra_body") | asked | options.sampling_overrides
+    _check_length(body)
+    return body
 
 
 def tokenize_body(body: Mapping[str, Any]) -> dict[str, Any]:
@@ -160,6 +165,17 @@ def _object_in(metadata: Mapping[str, Any], name: str) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise InvalidRequest(f"metadata.{name}", "expected the JSON text of an object")
     return value
+
+
+def _check_length(body: Mapping[str, Any]) -> None:
+    """Check the length of a reply; an engine reports a wrong one as it does a conversation that leaves no room."""
+    least = body.get("min_tokens") or 0
+    for name in _LENGTHS:
+        most = body.get(name)
+        if isinstance(most, int) and isinstance(least, int) and most < max(1, least):
+            raise InvalidRequest(
+                name, f"{most} is less than 1" if most < 1 else f"{most} is less than min_tokens {least}"
+            )
 
 
 def _add_audio(body: dict[str, Any], audio_urls: Sequence[str]) -> None:

@@ -282,6 +282,18 @@ async def test_what_cannot_be_sent_is_the_fault_of_the_task(
     assert server.asked == []
 
 
+@pytest.mark.parametrize("most", [0, 4])
+@pytest.mark.parametrize("native", [False, True])
+async def test_a_length_that_no_reply_can_have_is_no_overflow(
+    start: Start, server: MockServer, most: int, native: bool
+) -> None:
+    server.answers = [as_json({"message": f"max_tokens={most}, got 5."}, "400 Bad Request")]
+    worker = await start(is_responses_native=native, extra_body={"min_tokens": 5})
+    found = await failure(worker, max_output_tokens=most)
+    assert (found.failure_class, server.asked) == (gymq.FailureClass.INVALID_TASK, [])
+    assert f"tokens: {most} is less than" in found.message
+
+
 async def test_a_native_request_passes_through(start: Start, server: MockServer) -> None:
     server.answers = [as_json(response("Hello", function_call("add", {})))]
     reply = await ask(await start(is_responses_native=True), instructions="Be brief.")
