@@ -740,6 +740,10 @@ async def test_a_bad_row_of_a_folder_is_named_with_its_file(desk: Desk) -> None:
     for shard, lines in enumerate(("{broken\n", json.dumps(row("a")), json.dumps(row("b")) + "\n{worse\n[]\n")):
         (folder / f"train-0000{shard}-of-00003.jsonl").write_text(lines)
     desk.input = folder
+    with pytest.raises(RowError) as caught:
+        await desk.collect(strict_rows=True)
+    assert f"{folder / 'train-00002-of-00003.jsonl'}:2: the line is not valid JSON" in str(caught.value)
+    assert desk.content() == {}
     assert (await desk.collect()).refused == 3
     places = [line["_ng_failure_message"].split(": ")[0] for line in read(desk.files.failures)]
     names = ("train-00000-of-00003.jsonl:1", "train-00002-of-00003.jsonl:2", "train-00002-of-00003.jsonl:3")

@@ -231,17 +231,17 @@ class RunSetup:
                 note(f"{self._dataset.place(line_number)}: {problem}")
 
             def note(message: str) -> None:
-                if self._options.strict_rows:
-                    raise RowError(message)
                 made.num_refused += 1
                 if len(made.problems) < MAX_PROBLEMS:
                     made.problems.append(message)
+                elif self._options.strict_rows:
+                    raise RowError(report(made.problems))
                 refused.write(refused_row(message) + b"\n")
 
             refused_line = checked_line = 0
             check_row = self._options.check_row
             lines = DatasetLines(self._dataset, note)
-            for row in materialisation.rows(lines, None if self._options.strict_rows else refuse):
+            for row in materialisation.rows(lines, refuse):
                 if row.line_number == refused_line:
                     continue
                 if len(row.json) > MAX_ROW_BYTES:
@@ -271,6 +271,8 @@ class RunSetup:
                         continue
                 made.num_rollouts += 1
                 rows.write(row.json + b"\n")
+            if made.problems and self._options.strict_rows:
+                raise RowError(report(made.problems))
             self.warnings += materialisation.warnings
         return made
 
