@@ -47,6 +47,8 @@ class Recorder(Protocol):
 
     async def flush(self) -> None: ...
 
+    async def confirm(self) -> None: ...
+
 
 class RolloutCalls:
     """The part of a rollout that its session needs: task, deadline and calls."""

@@ -112,8 +112,9 @@ class Session(AbstractAsyncContextManager["Session"]):
         recorder = self._rollout.recorder
         is_resumed = handed_over(error) and recorder is not None
         if self._address is not None and not is_resumed:
-            if recorder is not None and not isinstance(error, asyncio.CancelledError):
-                await recorder.flush()  # a session that is closed answers no call again
+            if recorder is not None:
+                # A session that is closed answers no call again, here or in another process that has the rollout now.
+                await (recorder.flush() if error is None else recorder.confirm())
             await self._rollout.send(self._address, Close(rollout=self._rollout.id, timeout_s=60.0))
 
     async def call(self, item: responses.FunctionCall, *, by_model: bool = False) -> responses.FunctionCallOutput:

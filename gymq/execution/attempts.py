@@ -116,13 +116,13 @@ class Attempts:
                     failed = work.ended_by or work.deadline_exceeded() if late else self._failed(error)
                 try:
                     if work.lacks_only_the_verdict(failed):
-                        return work.unresolved(failed), work.journal
+                        return await work.ended(work.unresolved(failed)), work.journal
                 except RolloutError as stale:
                     failed = stale
                 interrupted = not self._bus.is_connected or self._bus.reconnects != reconnects
                 pause_s = work.pause_s(failed, interrupted=interrupted)
                 if pause_s is None:
-                    return work.failure(failed), work.journal
+                    return await work.ended(work.failure(failed)), work.journal
                 log.info("retrying after %s: %s", failed.failure_class, failed.message)
                 work.attempt += 1
 
@@ -268,6 +268,17 @@ class _Work:
     def failure(self, error: RolloutError) -> Failure:
         """Return the outcome of a rollout that is not tried again."""
         return failure_of(self._common(), error)
+
+    async def ended(self, outcome: Failure | Unresolved) -> Outcome:
+        """Return an outcome without a verdict, unless another process has the rollout now.
+
+        Raises:
+            BusError: the journal cannot be written.
+            Fenced: another process has it.
+        """
+        if self.journal is not None:
+            await self.journal.confirm()
+        return outcome
 
     def lacks_only_the_verdict(self, error: RolloutError) -> bool:
         """Return whether the response can be kept and scored later; a verdict on lost state needs a new attempt.

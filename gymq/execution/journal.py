@@ -294,6 +294,19 @@ class Journal:
             write.add_done_callback(self._written)
             raise
 
+    async def confirm(self) -> None:
+        """Make sure that no other process has taken the rollout over, before this one ends it without a verdict.
+
+        A process that was frozen may wake up past a time limit, while another one continues the rollout.
+
+        Raises:
+            BusError: the journal cannot be written.
+            Fenced: another process has taken over the rollout.
+        """
+        await self.flush()
+        async with self._writing:
+            await self._write()
+
     def _written(self, write: asyncio.Task[None]) -> None:
         self._writes.discard(write)
         if not write.cancelled():

@@ -1,5 +1,6 @@
 """Whatever an agent did when its process died, another one comes to the same end, and pays one model call at most."""
 
+import asyncio
 import contextlib
 import json
 from pathlib import Path
@@ -22,9 +23,10 @@ from gymq import responses
 from gymq.agent_harness import AgentHarness
 from gymq.config import load
 from gymq.execution.attempts import Attempts
-from gymq.execution.journal import Journal
+from gymq.execution.journal import Fenced, Journal
 from gymq.execution.loading.registry import find_class
-from gymq.protocol.messages import Generated, Task, VerifiedRollout
+from gymq.failures import RolloutError
+from gymq.protocol.messages import FailureClass, Generated, Task, VerifiedRollout
 from gymq.testing import function_call, prompt, reply
 
 from .crashes import FOR_EVER, Died, Mortal, task_of, uninterrupted, with_a_crash
@@ -138,6 +140,42 @@ async def test_a_rollout_whose_task_was_removed_and_submitted_again_resumes(bus,
             num_model_calls += caller.num_model_calls
         assert isinstance(outcome, VerifiedRollout)
         assert (outcome.reward, num_model_calls) == (1.0, expected.num_model_calls)
+
+
+async def test_a_rollout_that_another_process_took_over_neither_fails_nor_closes_its_session(bus, run):
+    """As of an agent that is frozen until a time limit of its rollout has passed."""
+    async with AgentHarness(SimpleAgent, SessionCounter, counts, {}) as harness:
+        task = task_of(run, COUNTER)
+        frozen, second = Slow(harness, 4), Slow(harness, 1)
+        first = asyncio.create_task(Attempts(bus, frozen, harness.agent, worker="frozen").outcome(task, 1))
+        await frozen.reached.wait()
+        continued = asyncio.create_task(Attempts(bus, second, harness.agent, worker="second").outcome(task, 2))
+        await second.reached.wait()
+        frozen.ended_by = RolloutError(FailureClass.DEADLINE_EXCEEDED, "no reply before its deadline")
+        frozen.may_continue.set()
+        with pytest.raises(Fenced):
+            await first
+        second.may_continue.set()
+        outcome, _ = await continued
+    assert isinstance(outcome, VerifiedRollout)
+    assert (outcome.reward, outcome.attempt) == (1.0, 0)
+
+
+class Slow(Mortal):
+    """Waits before one of its effects, which may then fail."""
+
+    def __init__(self, harness, waits_at):
+        super().__init__(harness, FOR_EVER, hears_last=True)
+        self.reached, self.may_continue, self.ended_by = asyncio.Event(), asyncio.Event(), None
+        self._waits_at = waits_at
+
+    async def call(self, subject, request):
+        if self.num_effects == self._waits_at and not self.may_continue.is_set():
+            self.reached.set()
+            await self.may_continue.wait()
+            if self.ended_by is not None:
+                raise self.ended_by
+        return await super().call(subject, request)
 
 
 async def test_a_retry_keeps_its_journal_when_the_failed_rollouts_is_dropped(bus, run):

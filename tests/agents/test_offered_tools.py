@@ -174,6 +174,9 @@ class Recording:
     async def flush(self):
         raise AssertionError("no session is closed here")
 
+    async def confirm(self):
+        raise AssertionError("no rollout fails here")
+
 
 SCHEMA = Sums.tools["add"].schema()
 SCHEMA_NOW = {**SCHEMA, "description": "Add numbers, by the code that runs now."}
