@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import math
 import reprlib
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import msgspec
 import pydantic
+from msgspec.structs import replace
 
 from gymq.authoring import first_problem
 from gymq.bus import BusError
@@ -19,7 +20,7 @@ from gymq.data.failure_status import StatusError, status_error
 from gymq.data.jsonl import JsonlText, parse_object
 from gymq.data.materialise import Materialisation, MaterialiseOptions
 from gymq.data.records import Record
-from gymq.data.rows import TASK_INDEX, MaterialisedRow, RowError, digest_of
+from gymq.data.rows import ROLLOUT_INDEX, TASK_INDEX, MaterialisedRow, RowError, digest_of
 from gymq.data.trainer_results import result_fields
 from gymq.errors import GymqError
 from gymq.protocol.messages import FailureClass, Outcome, VerifiedRollout
@@ -109,29 +110,13 @@ class Group:
     def rewards(self) -> list[float]:
         return [sample.reward for sample in self.samples]
 
-    def fresh(self, behind: Callable[[str], int], max_staleness: int) -> Group:
-        """Return a copy of this group in which samples that began too long ago are failures.
-
-        Args:
-            behind: how many updates of the policy came after a version.
-        """
-        kept, failures = [], list(self.failures)
-        for sample in self.samples:
-            if behind(sample.policy_versions[0] if sample.policy_versions else "") <= max_staleness:
-                kept.append(sample)
-                continue
-            begun = f"by the policy {sample.policy_versions[0]!r}" if sample.policy_versions else "without a version"
-            text = f"begun {begun}; more than {max_staleness} updates came since"
-            failures.append(SampleFailed(sample.rollout_index, str(FailureClass.STALE), text, 500))
-        return replace(self, samples=kept, failures=failures)
-
 
 @dataclass
 class PendingGroup:
     """A group that is waited for."""
 
     example: Row
-    rows: list[MaterialisedRow]  # one for each rollout, the surplus included
+    rows: list[MaterialisedRow]  # one for each rollout, the surplus included, and those in place of stale samples
     num_samples: int
     straggler_s: float | None
     on_untrainable: OnUntrainable
@@ -142,6 +127,7 @@ class PendingGroup:
     _replaces: dict[int, int | None] = field(default_factory=dict)  # of rollouts in the queue
     _retryable: dict[int, int] = field(default_factory=dict)  # stream sequences of failures
     _ends: dict[int, tuple[int, Sample | SampleFailed]] = field(default_factory=dict)  # by rollout, with the sequence
+    _num_stale: int = 0  # failures that were samples
 
     @property
     def task_index(self) -> int:
@@ -164,6 +150,8 @@ class PendingGroup:
     async def until_notified(self) -> bool:
         """Wait for a notification; return whether it is time to cut the group."""
         loop = asyncio.get_running_loop()
+        if len(self._settled()) > self._num_stale:
+            self._start_clock()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(None if self._cut_at == math.inf else self._cut_at):
                 await self._notified.wait()
@@ -202,8 +190,31 @@ class PendingGroup:
             self._ends[index] = (sequence, end)
             if not isinstance(outcome, VerifiedRollout) and outcome.retryable:
                 self._retryable[index] = sequence
-        if self._settled():
-            self._start_clock()
+
+    def exclude_stale(self, behind: Callable[[str], int], max_staleness: int) -> int:
+        """Count samples that began too long ago as failures; return how many they are.
+
+        Args:
+            behind: how many updates of the policy came after a version.
+        """
+        num_stale = 0
+        for index, (sequence, end) in self._ends.items():
+            versions = end.policy_versions if isinstance(end, Sample) else []
+            if isinstance(end, SampleFailed) or behind(versions[0] if versions else "") <= max_staleness:
+                continue
+            begun = f"by the policy {versions[0]!r}" if versions else "without a version"
+            text = f"begun {begun}; more than {max_staleness} updates came since"
+            self._ends[index] = sequence, SampleFailed(index, str(FailureClass.STALE), text, 500)
+            num_stale += 1
+        self._num_stale += num_stale
+        return num_stale
+
+    def add_rows(self, count: int) -> None:
+        """Add rollouts to the group: outcomes are never replaced by others, unless they are failures."""
+        for _ in range(count):
+            index = len(self.rows)
+            fields = {**parse_object(self.rows[0].json), ROLLOUT_INDEX: index}
+            self.rows.append(replace(self.rows[0], rollout_index=index, json=msgspec.json.encode(fields)))
 
     def to_submit(self) -> Iterator[tuple[MaterialisedRow, int | None]]:
         """Yield rows to put into the queue, with the failures to replace; they count as in the queue from then on."""
@@ -226,6 +237,10 @@ class PendingGroup:
     def is_complete(self) -> bool:
         """Return whether there are enough samples, or no rollout is left that could be one."""
         return len(self._samples()) >= self.num_samples or len(self._settled()) == len(self.rows)
+
+    @property
+    def has_samples(self) -> bool:
+        return bool(self._samples())
 
     @property
     def is_queued(self) -> bool:
@@ -277,10 +292,16 @@ class Batch:
     """The groups of a call, each yielded once. All work continues while no caller iterates."""
 
     def __init__(
-        self, pending: Sequence[PendingGroup], groups: Sequence[asyncio.Task[Group]], *, in_order: bool
+        self,
+        pending: Sequence[PendingGroup],
+        groups: Sequence[asyncio.Task[PendingGroup]],
+        give_out: Callable[[PendingGroup], Awaitable[Group]],
+        *,
+        in_order: bool,
     ) -> None:
         self._pending = pending
         self._groups = groups
+        self._give_out = give_out
         self._in_order = in_order
 
     async def __aiter__(self) -> AsyncIterator[Group]:
@@ -294,7 +315,7 @@ class Batch:
         try:
             for group in arrived:
                 try:
-                    completed = await group
+                    completed = await self._give_out(await group)
                 except (TrainerError, BusError) as error:
                     problem = problem or error
                 else:

@@ -72,7 +72,7 @@ class TrainingRun:
         self._pending: dict[int, PendingGroup] = {}
         self._served: set[str] = set()  # agents that were found running
         self._reading = asyncio.Semaphore(MOST_READ_AT_ONCE)
-        self._groups: set[asyncio.Task[Group]] = set()
+        self._groups: set[asyncio.Task[PendingGroup]] = set()
         self._replicas: set[str] = set()  # that the last push found
         self._before_update: list[UpdateHook] = []
         self._after_update: list[UpdateHook] = []
@@ -172,7 +172,12 @@ class TrainingRun:
         for task in groups:
             self._groups.add(task)
             task.add_done_callback(self._forget)
-        return Batch(pending, groups, in_order=in_order)
+
+        async def give_out(pending: PendingGroup) -> Group:
+            await self._exclude_stale(pending, max_staleness)
+            return pending.group()
+
+        return Batch(pending, groups, give_out, in_order=in_order)
 
     async def stored(self) -> AsyncIterator[Outcome]:
         """Yield the outcomes that are stored of the run.
@@ -183,12 +188,12 @@ class TrainingRun:
         async for _, outcome in self._queue.outcomes.read(self.run):
             yield outcome
 
-    def _forget(self, task: asyncio.Task[Group]) -> None:
+    def _forget(self, task: asyncio.Task[PendingGroup]) -> None:
         self._groups.discard(task)
         if not task.cancelled():
             task.exception()  # raised where groups are iterated over, which may not happen
 
-    async def _complete(self, pending: PendingGroup, settings: _BatchSettings) -> Group:
+    async def _complete(self, pending: PendingGroup, settings: _BatchSettings) -> PendingGroup:
         """Complete one group."""
         index = pending.task_index
         while (other := self._pending.get(index)) is not None:
@@ -196,6 +201,9 @@ class TrainingRun:
         self._pending[index] = pending
         try:
             await self._read(pending)
+            while num_stale := await self._exclude_stale(pending, settings.max_staleness):
+                pending.add_rows(num_stale)
+                await self._read(pending)
             pending.expect(self._queued.get(index, {}))
             to_submit = list(pending.to_submit())
             if not pending.is_complete:
@@ -209,8 +217,7 @@ class TrainingRun:
         finally:
             del self._pending[index]
             pending.end()
-        group = pending.group()
-        return group if settings.max_staleness is None else await self._without_stale(group, settings.max_staleness)
+        return pending
 
     async def _wait(self, pending: PendingGroup) -> None:
         while not pending.is_complete:
@@ -280,10 +287,12 @@ class TrainingRun:
         for pending in self._pending.values():
             pending.notify_all()
 
-    async def _without_stale(self, group: Group, max_staleness: int) -> Group:
-        """Take out what became stale after it was stored; agents have looked until then."""
+    async def _exclude_stale(self, pending: PendingGroup, max_staleness: int | None) -> int:
+        """Exclude samples that became stale after they were stored, until when agents check; return their number."""
+        if max_staleness is None or not pending.has_samples:
+            return 0
         weights = await newest(self._bus, self.model)
-        return group if weights is None else group.fresh(updates_since(weights), max_staleness)
+        return 0 if weights is None else pending.exclude_stale(updates_since(weights), max_staleness)
 
     # Steering ---------------------------------------------------------------------------------------------------------
 

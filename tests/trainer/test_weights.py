@@ -110,13 +110,15 @@ async def test_replicas_that_do_not_answer_are_waited_for_until_the_deadline(
     assert pushes.await_count > 1
 
 
-async def test_what_became_too_old_in_the_store_is_no_sample(training: TrainingRun, examples: Examples) -> None:
-    for version in ("v1", "v2", "v3"):
+async def test_what_becomes_too_old_before_it_is_given_out_is_no_sample(
+    training: TrainingRun, examples: Examples
+) -> None:
+    await training.update_weights("v1", weights=safetensors(b"v1"))
+    batch = training.run_rollouts(examples(1), on_untrainable="allow", max_staleness=1)
+    assert await versions_of(training, examples(1)) == [["v1"]]  # and so the batch before it has its group
+    for version in ("v2", "v3"):
         await training.update_weights(version, weights=safetensors(version.encode()))
-        if version == "v1":
-            await versions_of(training, examples(1))
-    assert await versions_of(training, examples(1), max_staleness=2) == [["v1"]]
-    (group,) = [group async for group in training.run_rollouts(examples(1), on_untrainable="allow", max_staleness=1)]
+    (group,) = [group async for group in batch]
     assert group.samples == []
     (failure,) = group.failures
     assert (failure.failure_class, failure.message) == (
@@ -131,4 +133,20 @@ async def test_what_was_begun_before_the_first_push_is_behind_by_all_pushes(
     await versions_of(training, examples(1))
     await training.update_weights("v1", weights=safetensors(b"v1"))
     assert await versions_of(training, examples(1), max_staleness=1) == [[]]
-    assert await versions_of(training, examples(1), max_staleness=0) == []
+    assert await versions_of(training, examples(1), max_staleness=0) == [["v1"]]  # made in its place
+
+
+async def test_a_group_that_is_requested_again_has_other_samples_in_place_of_stale_ones(
+    training: TrainingRun, examples: Examples
+) -> None:
+    for version in ("v1", "v2", "v3"):
+        await training.update_weights(version, weights=safetensors(version.encode()))
+        if version == "v1":
+            await versions_of(training, examples(1), num_samples=2)
+    for _ in range(2):  # the second time all of it comes from the store
+        assert await versions_of(training, examples(1), num_samples=2, max_staleness=1) == [["v3"]] * 2
+    assert [outcome.rollout_index async for outcome in training.stored()] == [0, 1, 2, 3]
+    for version in ("v4", "v5"):
+        await training.update_weights(version, weights=safetensors(version.encode()))
+    assert await versions_of(training, examples(1), num_samples=2, max_staleness=1) == [["v5"]] * 2
+    assert await versions_of(training, examples(1), num_samples=2) == [["v1"]] * 2
