@@ -121,7 +121,7 @@ class PendingGroup:
     straggler_s: float | None
     on_untrainable: OnUntrainable
     _notified: asyncio.Event = field(default_factory=asyncio.Event)
-    _ended: asyncio.Event = field(default_factory=asyncio.Event)
+    _next: list[PendingGroup] = field(default_factory=list)  # of other batches, which wait for the end of this one
     _cut_at: float = math.inf  # on the event loop's clock
     _stored: set[int] = field(default_factory=set)  # rollouts notified of since it was read last
     _replaces: dict[int, int | None] = field(default_factory=dict)  # of rollouts in the queue
@@ -165,10 +165,13 @@ class PendingGroup:
 
     def end(self) -> None:
         """Note that the group is not waited for any more."""
-        self._ended.set()
+        for pending in self._next:
+            pending._notified.set()
 
-    async def until_ended(self) -> None:
-        await self._ended.wait()
+    async def until_ended(self, other: PendingGroup) -> bool:
+        """Wait for the end of another batch's group of the same task; return whether this one is cut before."""
+        other._next.append(self)
+        return await self.until_notified()
 
     def expect(self, queued: dict[int, int | None]) -> None:
         """Expect rollouts that are already in the queue, with the failures that they replace."""

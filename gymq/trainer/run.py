@@ -197,7 +197,10 @@ class TrainingRun:
         """Complete one group."""
         index = pending.task_index
         while (other := self._pending.get(index)) is not None:
-            await other.until_ended()  # of a batch whose loop was left, for example; the rest comes from the store
+            # Of a batch whose loop was left, for example; the rest comes from the store.
+            if await pending.until_ended(other):
+                await self._read(pending)
+                return pending
         self._pending[index] = pending
         try:
             await self._read(pending)

@@ -143,6 +143,30 @@ async def test_a_batch_that_is_cut_gives_out_what_is_there(
     assert numbers == {0: 0, 1: 2, 2: 0, 3: 0}
 
 
+async def test_a_batch_that_is_cut_does_not_wait_for_another_one_with_the_same_group(
+    training: TrainingRun, world: World, examples: Examples
+) -> None:
+    may_end = asyncio.Event()
+
+    async def turn(body: Body) -> Body:
+        if len(world.engine.requests) > 1:
+            await may_end.wait()
+        return say("done")
+
+    world.engine.turn = turn
+    first = asyncio.create_task(collected(training.run_rollouts(examples(1), num_samples=2)))
+    await until(lambda: len(world.engine.requests) == 2)
+    batch = training.run_rollouts(examples(1), num_samples=2)
+    second = asyncio.create_task(collected(batch))
+    await asyncio.sleep(0)
+    batch.cut()
+    (cut,) = await second
+    assert not cut.is_complete
+    may_end.set()
+    (whole,) = await first
+    assert whole.is_complete  # its rollouts are not those of the batch that was cut
+
+
 async def test_a_failure_is_no_sample_and_has_no_reward(
     training: TrainingRun, world: World, examples: Examples
 ) -> None:
