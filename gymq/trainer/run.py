@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -122,7 +122,7 @@ class TrainingRun:
 
     def run_rollouts(
         self,
-        examples: Sequence[Row],
+        examples: Iterable[Row],
         *,
         num_samples: int = 1,
         num_surplus: int = 0,
@@ -162,6 +162,7 @@ class TrainingRun:
             raise TrainerError(f"a group of {num_samples} samples and {num_surplus} on top cannot be made")
         if max_staleness is not None and not 0 <= max_staleness <= MAX_VERSIONS:
             raise TrainerError(f"max_staleness must be 0 to {MAX_VERSIONS}, not {max_staleness}")
+        examples = list(examples)
         rows_of_each = rows_of_groups(examples, num_samples + num_surplus, agent)
         pending = [
             PendingGroup(example, rows, num_samples, straggler_s, on_untrainable)

@@ -340,6 +340,10 @@ async def test_groups_outlive_a_server_that_goes_away_for_a_while(own_server: Em
 # Bad input ------------------------------------------------------------------------------------------------------------
 
 
+async def test_examples_of_an_iterator_are_rolled_out(training: TrainingRun, examples: Examples) -> None:
+    assert len(await collected(training.run_rollouts(iter(examples(2))))) == 2
+
+
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
