@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import math
 import reprlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -307,7 +307,7 @@ class Batch:
         self._give_out = give_out
         self._in_order = in_order
 
-    async def __aiter__(self) -> AsyncIterator[Group]:
+    async def __aiter__(self) -> AsyncGenerator[Group, None]:
         """Yield each group once, in order or as it is completed.
 
         Raises:

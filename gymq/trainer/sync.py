@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-import queue
-from collections.abc import Generator, Sequence
+from collections.abc import Coroutine, Generator, Iterable
+from concurrent.futures import CancelledError
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from gymq.bus.loop_thread import LoopThread, end_task
+from gymq.bus.loop_thread import LoopThread
 from gymq.bus.weights.pushing import Pushed
 from gymq.defaults import CONFIRM_S, InFlight, WeightsMode
 from gymq.protocol.messages import Steering
@@ -34,6 +33,7 @@ class SyncTrainingRun:
         except BaseException:
             self._thread.stop()
             raise
+        self._is_closed = False
 
     def __enter__(self) -> Self:
         return self
@@ -43,10 +43,12 @@ class SyncTrainingRun:
 
     def close(self) -> None:
         """Disconnect. Queued rollouts are run all the same."""
-        self._thread.run(self._run.close())
-        self._thread.stop()
+        if not self._is_closed:
+            self._is_closed = True
+            self._thread.run(self._run.close())
+            self._thread.stop()
 
-    def run_rollouts(self, examples: Sequence[Row], **options: Any) -> Generator[Group, None, None]:
+    def run_rollouts(self, examples: Iterable[Row], **options: Any) -> Generator[Group, None, None]:
         """Start rollouts; return their groups as they are completed. The arguments are `TrainingRun.run_rollouts`'s.
 
         Raises:
@@ -54,50 +56,58 @@ class SyncTrainingRun:
             RowError: examples cannot be used.
             BusError: while groups are returned, the connection is lost.
         """
-        arrived: queue.SimpleQueue[Group | Exception | None] = queue.SimpleQueue()
 
-        async def follow(batch: Batch) -> None:
-            try:
-                async for group in batch:
-                    arrived.put(group)
-                arrived.put(None)
-            except Exception as error:
-                arrived.put(error)
-            except asyncio.CancelledError:
-                arrived.put(TrainerError("the run was closed"))
-                raise
+        async def start() -> Batch:
+            return self._run.run_rollouts(examples, **options)
 
-        async def start() -> asyncio.Task[None]:
-            return asyncio.create_task(follow(self._run.run_rollouts(examples, **options)))
+        return self._groups(self._wait(start()))
 
-        return self._groups(self._thread.run(start()), arrived)
+    def _groups(self, batch: Batch) -> Generator[Group, None, None]:
+        groups = aiter(batch)
 
-    def _groups(
-        self, following: asyncio.Task[None], arrived: queue.SimpleQueue[Group | Exception | None]
-    ) -> Generator[Group, None, None]:
+        async def following() -> Group | None:
+            return await anext(groups, None)
+
+        async def leave() -> None:
+            await groups.aclose()
+
         try:
-            while (group := arrived.get()) is not None:
-                if isinstance(group, Exception):
-                    raise group
+            while (group := self._wait(following())) is not None:
                 yield group
-        finally:
-            self._thread.run(end_task(following))
+        except GeneratorExit:
+            if not self._is_closed:
+                self._wait(leave())
+            raise
+
+    def _wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """Return what a coroutine returns or raises.
+
+        Raises:
+            TrainerError: the run is closed.
+        """
+        try:
+            if not self._is_closed:
+                return self._thread.run(work)
+            work.close()
+        except CancelledError:
+            pass
+        raise TrainerError("the run was closed")
 
     def pause(self) -> None:
         """Pause the run as `TrainingRun.pause` does."""
-        self._thread.run(self._run.pause())
+        self._wait(self._run.pause())
 
     def resume(self) -> None:
         """Resume the run as `TrainingRun.resume` does."""
-        self._thread.run(self._run.resume())
+        self._wait(self._run.resume())
 
     def retune(self, **changes: Any) -> Steering:
         """Change how the tasks of the run are taken, as `TrainingRun.retune` does."""
-        return self._thread.run(self._run.retune(**changes))
+        return self._wait(self._run.retune(**changes))
 
     def cancel(self) -> int:
         """Cancel all rollouts of the run, as `TrainingRun.cancel` does."""
-        return self._thread.run(self._run.cancel())
+        return self._wait(self._run.cancel())
 
     def update_weights(
         self,
@@ -115,7 +125,7 @@ class SyncTrainingRun:
             PushError: no replica has loaded them.
             BusError: NATS was away; it is unknown whether they were pushed.
         """
-        return self._thread.run(
+        return self._wait(
             self._run.update_weights(
                 policy_version, weights=weights, path=path, mode=mode, in_flight=in_flight, deadline_s=deadline_s
             )

@@ -76,6 +76,39 @@ async def test_rollouts_run_while_no_caller_iterates(world: World, run: str, exa
     assert num_groups == 2
 
 
+async def test_groups_of_a_run_that_is_closed_are_an_error_and_leaving_them_is_none(
+    world: World, run: str, examples: Examples
+) -> None:
+    def train() -> None:
+        with SyncTrainingRun(world.url, run, model=world.name("policy")) as training:
+            left, continued, waiting = (training.run_rollouts(examples(2)) for _ in range(3))
+            next(left)
+            next(continued)
+        left.close()
+        for groups in (continued, waiting):
+            with pytest.raises(TrainerError, match="the run was closed"):
+                next(groups)
+        with pytest.raises(TrainerError, match="the run was closed"):
+            training.pause()
+        training.close()
+
+    await asyncio.to_thread(train)
+
+
+async def test_a_run_that_another_thread_closes_waits_no_longer(world: World, run: str, examples: Examples) -> None:
+    async def turn(body: Body) -> Body:
+        await asyncio.Event().wait()
+        return say("never")
+
+    world.engine.turn = turn
+    training = await asyncio.to_thread(SyncTrainingRun, world.url, run, model=world.name("policy"))
+    waiting = asyncio.create_task(asyncio.to_thread(next, training.run_rollouts(examples(1))))
+    await until(lambda: world.engine.requests)
+    await asyncio.to_thread(training.close)
+    with pytest.raises(TrainerError, match="the run was closed"):
+        await waiting
+
+
 # TRL ------------------------------------------------------------------------------------------------------------------
 
 
