@@ -120,6 +120,7 @@ class PendingGroup:
     num_samples: int
     straggler_s: float | None
     on_untrainable: OnUntrainable
+    read_to: int = 0  # stream sequence of the last outcome that was read
     _notified: asyncio.Event = field(default_factory=asyncio.Event)
     _next: list[PendingGroup] = field(default_factory=list)  # of other batches, which wait for the end of this one
     _cut_at: float = math.inf  # on the event loop's clock
@@ -178,19 +179,20 @@ class PendingGroup:
         self._replaces.update(queued)
 
     def learn(self, stored: Sequence[tuple[int, Outcome]]) -> None:
-        """Take in all outcomes of the task, with their stream sequences, in this order.
+        """Take in the outcomes of the task that were stored after `read_to`, with their stream sequences, in order.
 
         Raises:
             TrainerError: they are of another row.
         """
-        ends = dict(self._ends.values())
-        self._ends, self._retryable = {}, {}
         for sequence, outcome in stored:
+            self.read_to = sequence
             index = outcome.rollout_index
             if index >= len(self.rows):
                 continue  # a larger group was asked for at another time
-            end = ends.get(sequence) or self._end_of(outcome)
-            self._ends[index] = (sequence, end)
+            if index in self._ends and self._ends[index][0] == sequence:
+                continue  # read again, since rows were added
+            self._ends[index] = (sequence, self._end_of(outcome))
+            self._retryable.pop(index, None)
             if not isinstance(outcome, VerifiedRollout) and outcome.retryable:
                 self._retryable[index] = sequence
 
@@ -218,6 +220,7 @@ class PendingGroup:
             index = len(self.rows)
             fields = {**parse_object(self.rows[0].json), ROLLOUT_INDEX: index}
             self.rows.append(replace(self.rows[0], rollout_index=index, json=msgspec.json.encode(fields)))
+        self.read_to = 0
 
     def to_submit(self) -> Iterator[tuple[MaterialisedRow, int | None]]:
         """Yield rows to put into the queue, with the failures to replace; they count as in the queue from then on."""

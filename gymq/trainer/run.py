@@ -234,11 +234,12 @@ class TrainingRun:
             await self._queue.mark_cancelled(self.run, pending.task_index, patience_s=SUBMIT_PATIENCE_S)
 
     async def _read(self, pending: PendingGroup) -> None:
-        """Read what is stored of a group, in the order in which it was stored."""
+        """Read what was stored of a group since it was read last, in the order in which it was stored."""
 
         async def read() -> list[tuple[int, Outcome]]:
             async with self._reading:
-                return [found async for found in self._queue.outcomes.read_task(self.run, pending.task_index)]
+                stored = self._queue.outcomes.read_task(self.run, pending.task_index, after=pending.read_to)
+                return [found async for found in stored]
 
         pending.forget_notifications()
         hint = "request the same task indices again to resume"

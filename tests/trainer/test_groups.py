@@ -5,22 +5,25 @@ import json
 import os
 import signal
 import sys
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
 
-from gymq.bus import Bus
+from gymq.bus import Bus, streams
+from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cluster.server import EmbeddedServer
 from gymq.data.rows import RowError
 from gymq.failures import Retry
+from gymq.protocol.messages import Outcome
 from gymq.trainer import TrainerError, TrainingRun
 from gymq.trainer.groups import Group
 from tests.bridge.engine import Body, say
 from tests.bridge.environments import Grader
 from tests.bridge.world import World
 from tests.support.queues import queues_of_runs
-from tests.support.waiting import until
+from tests.support.waiting import until, until_answer
 
 from .conftest import Examples
 
@@ -186,6 +189,35 @@ async def test_a_rollout_without_token_ids_is_a_sample_for_evaluation_only(
     assert [failure.failure_class for failure in group.failures] == ["no_token_ids"]
     (group,) = await collected(training.run_rollouts(examples(1), on_untrainable="allow"))
     assert group.rewards == [1.0]
+
+
+async def test_an_outcome_is_read_once_however_often_a_group_looks_for_more(
+    training: TrainingRun, world: World, examples: Examples, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    may_end = asyncio.Event()
+    read: list[int] = []
+    read_task = OutcomeStore.read_task
+
+    async def noted(*given: Any, **options: Any) -> AsyncIterator[tuple[int, Outcome]]:
+        async for sequence, outcome in read_task(*given, **options):
+            read.append(outcome.rollout_index)
+            yield sequence, outcome
+
+    async def turn(body: Body) -> Body:
+        if len(world.engine.requests) > 2:
+            await may_end.wait()
+        return say("done")
+
+    world.engine.turn = turn
+    monkeypatch.setattr(OutcomeStore, "read_task", noted)
+    batch = training.run_rollouts(examples(1), num_samples=3)
+    await until_answer(lambda: world.js.count(streams.ROLLOUTS, f"gym.rollouts.{training.run}.>"), lambda n: n == 2)
+    training._on_missed()
+    await until(lambda: len(read) == 2)
+    may_end.set()
+    (group,) = await collected(batch)
+    assert group.is_complete
+    assert sorted(read) == [0, 1, 2]
 
 
 # The store ------------------------------------------------------------------------------------------------------------

@@ -146,9 +146,9 @@ class OutcomeStore:
         async for sequence, outcome in self._read(subjects.ALL_ROLLOUTS, after):
             yield sequence, outcome
 
-    async def read_task(self, run: str, task_index: int) -> AsyncIterator[tuple[int, Outcome]]:
-        """Yield the outcomes of one task."""
-        async for sequence, outcome in self._read(subjects.rollouts_of_task(run, task_index), 0):
+    async def read_task(self, run: str, task_index: int, *, after: int = 0) -> AsyncIterator[tuple[int, Outcome]]:
+        """Yield the outcomes of one task after a stream sequence, with their sequences."""
+        async for sequence, outcome in self._read(subjects.rollouts_of_task(run, task_index), after):
             if outcome is not None:
                 yield sequence, outcome
 
