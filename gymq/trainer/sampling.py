@@ -196,13 +196,15 @@ async def rollouts_until_known(
         narrower_than: how wide the 95 % interval of the pass rate may be.
         at_once: rollouts that are added to a group at a time.
         most: rollouts of a group at most.
-        options: of `TrainingRun.run_rollouts`, for all groups; not `num_surplus`, which would end a task for good.
+        options: of `TrainingRun.run_rollouts`, for all groups; not `num_surplus` and `straggler_s`, which would end a
+            task for good.
 
     Raises:
         TrainerError, RowError, BusError: as `run_rollouts` does.
     """
-    if "num_surplus" in options:
-        raise TrainerError("num_surplus cannot be used here: what is cut of a task's rollouts is not made later")
+    for name in ("num_surplus", "straggler_s"):
+        if options.get(name):
+            raise TrainerError(f"{name} cannot be used here: after a cut, all further rollouts of a task are cancelled")
     if not (0.0 < narrower_than < 1.0 and 1 <= at_once <= most):
         given = f"narrower_than={narrower_than:g}, at_once={at_once}, most={most}"
         raise TrainerError(f"{given}: narrower_than must be between 0 and 1, at_once from 1 to most")

@@ -188,6 +188,7 @@ async def test_a_surplus_does_not_cancel_the_rest_of_a_group_that_varies(
     assert group.is_complete
 
 
-async def test_a_task_that_may_need_more_rollouts_has_no_surplus(world: World, training: TrainingRun) -> None:
-    with pytest.raises(TrainerError, match="num_surplus cannot be used here"):
-        await collected(rollouts_until_known(training, [], narrower_than=0.1, num_surplus=2))
+@pytest.mark.parametrize("name", ["num_surplus", "straggler_s"])
+async def test_a_task_that_may_need_more_rollouts_is_not_cut(training: TrainingRun, name: str) -> None:
+    with pytest.raises(TrainerError, match=f"{name} cannot be used here"):
+        await collected(rollouts_until_known(training, [], narrower_than=0.1, **{name: 2}))
