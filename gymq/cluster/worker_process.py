@@ -221,6 +221,7 @@ class InstanceHost:
         await asyncio.gather(*(runner.drain(give_up - loop.time()) for runner in self._resources))
         if self._server is not None:
             await self._server.drain(give_up - loop.time())
+        await asyncio.gather(*(runner.close() for runner in self._resources))
         await self.release()
 
     async def release(self) -> None:

@@ -48,11 +48,14 @@ class ResourcesRunner:
         )
 
     async def drain(self, deadline_s: float) -> None:
-        """Wait until the open sessions are closed by their rollouts."""
+        """Wait until the open sessions are closed by their rollouts, for at most `deadline_s` seconds."""
         loop = asyncio.get_running_loop()
         give_up = loop.time() + deadline_s
         while self.local.sessions and loop.time() < give_up:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
+
+    async def close(self) -> None:
+        """Close the sessions that are left, once the server has stopped their calls: a session closes after them."""
         await self.local.close_all()
         if self._sweeping is not None:
             self._sweeping.cancel()

@@ -86,6 +86,12 @@ class Replica:
         await self.bus.flush()
         return self
 
+    async def drain(self, deadline_s: float) -> None:
+        """As a worker process does."""
+        await self.runner.drain(deadline_s)
+        await self.server.drain(0)
+        await self.runner.close()
+
 
 Start = Callable[..., Awaitable[Replica]]
 
@@ -101,7 +107,7 @@ async def start(shared_url: str, connect: Connect) -> AsyncIterator[Start]:
 
     yield new
     for replica in replicas:
-        await replica.runner.drain(0)
+        await replica.drain(0)
 
 
 @pytest.fixture
@@ -303,9 +309,36 @@ async def test_a_drain_ends_at_its_deadline_and_closes_what_is_open(calls: Calls
     replica = await start(Closing(name=run))
     for _ in range(3):
         await session(calls, run)
-    await asyncio.wait_for(replica.runner.drain(0.1), DEADLINE_S)
+    await asyncio.wait_for(replica.drain(0.1), DEADLINE_S)
     assert len(closed) == 3
     assert not replica.runner.local.sessions
+
+
+async def test_a_drain_stops_the_calls_that_run_at_its_deadline(calls: Calls, start: Start, run: str) -> None:
+    class Waiting(Counter):
+        running = asyncio.Event()
+        closed = False
+
+        @gymq.tool
+        async def wait(self) -> None:
+            """Wait for ever."""
+            self.running.set()
+            await asyncio.Event().wait()
+
+        async def close(self, state: list[int]) -> None:
+            self.closed = True
+
+    author = Waiting(name=run)
+    replica = await start(author)
+    address = await session(calls, run)
+    request = ToolCall(rollout="r", timeout_s=60.0, number=1, name="wait", arguments="{}")
+    asking = asyncio.create_task(calls.call(address, request))
+    await author.running.wait()
+    await asyncio.wait_for(replica.drain(0.1), DEADLINE_S)
+    assert author.closed
+    with pytest.raises(RolloutError, match="is gone") as failed:
+        await asyncio.wait_for(asking, DEADLINE_S)
+    assert failed.value.failure_class is FailureClass.SESSION_LOST
 
 
 async def test_requests_of_the_wrong_kind_are_refused(bus: Bus, start: Start, run: str) -> None:

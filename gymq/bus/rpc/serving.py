@@ -337,6 +337,7 @@ class Server:
             await asyncio.sleep(0.02)
         self.is_stopping = True
         for service in self.services:
+            await service.leave()  # sessions too
             service.drop_all()
         stopped = [job.task for job in self.jobs.values() if job.task is not None]
         for task in stopped:
