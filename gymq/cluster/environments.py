@@ -6,8 +6,6 @@ environment that made it. So two workers may need different versions of a librar
 
 from __future__ import annotations
 
-import asyncio
-import fcntl
 import hashlib
 import importlib.metadata
 import importlib.util
@@ -15,7 +13,6 @@ import shutil
 import sys
 import sysconfig
 import threading
-import time
 import venv
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,7 +24,6 @@ from gymq.protocol.instances import Kind
 
 REQUIREMENTS_FILE = "requirements.txt"
 INSTALL_S = 1500.0  # to install what one worker requires
-LOCK_POLL_S = 0.1
 
 
 class CannotIsolate(GymqError):
@@ -51,12 +47,10 @@ async def python_for(kind: Kind, implementation: str, folder: Path, packages: Se
     wanted += packages
     key = hashlib.sha256("\n".join([sys.executable, sys.version, *wanted, content]).encode()).hexdigest()[:12]
     place = folder / f"{Path(implementation.partition(':')[0]).stem}-{key}"
-    cancelled = threading.Event()
     try:
-        return await asyncio.to_thread(_ensure, place.absolute(), wanted, cancelled)
-    except asyncio.CancelledError:
-        cancelled.set()  # a process waits for its threads before it ends
-        raise
+        return await installer.in_thread(_ensure, place.absolute(), wanted)
+    except installer.InstallFailed as error:
+        raise CannotIsolate(str(error)) from None
 
 
 def _requirements(kind: Kind, implementation: str) -> tuple[list[str], str]:
@@ -88,10 +82,8 @@ def _file_of(kind: Kind, implementation: str) -> Path | None:
 
 
 def _ensure(place: Path, wanted: list[str], cancelled: threading.Event) -> str:
-    place.parent.mkdir(parents=True, exist_ok=True)
     python, complete = place / "bin" / "python", place / "complete"
-    with (place.parent / f"{place.name}.lock").open("w") as lock:
-        _lock(lock.fileno(), cancelled)  # two processes that need the same one make it once
+    with installer.alone(place, cancelled):
         if not complete.is_file():
             shutil.rmtree(place, ignore_errors=True)
             venv.create(place, symlinks=True)
@@ -106,21 +98,8 @@ def _ensure(place: Path, wanted: list[str], cancelled: threading.Event) -> str:
     return str(python)
 
 
-def _lock(descriptor: int, cancelled: threading.Event) -> None:
-    while not cancelled.is_set():
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
-        except BlockingIOError:
-            time.sleep(LOCK_POLL_S)
-    raise CannotIsolate("cancelled")
-
-
 def _install(python: Path, wanted: list[str], cancelled: threading.Event) -> None:
     command = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-input", *wanted]
     quiet = {"PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     shown = f"pip install {' '.join(wanted)}"
-    try:
-        installer.install(command, shown=shown, timeout_s=INSTALL_S, variables=quiet, cancelled=cancelled)
-    except installer.InstallFailed as error:
-        raise CannotIsolate(str(error)) from None
+    installer.install(command, shown=shown, timeout_s=INSTALL_S, cancelled=cancelled, variables=quiet)

@@ -1,23 +1,66 @@
-"""Installers of packages, such as pip and npm, run to their end."""
+"""Installers of packages, such as pip and npm, run to their end, or to that of the process that needs the packages."""
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import fcntl
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
 
 from gymq.errors import GymqError
+from gymq.processes import parent_death
+
+T = TypeVar("T")
 
 _LAST_LINES = 5  # of the output of an installer
 _WARNINGS = ("warning", "npm warn")
 _LOOK_EVERY_S = 0.2
+_LOCK_POLL_S = 0.1
 
 
 class InstallFailed(GymqError):
     """Packages were not installed; one sentence with the last lines of the installer's output."""
+
+
+async def in_thread(make: Callable[..., T], *args: Any) -> T:
+    """Return the result of `make(*args, cancelled)`, called in a thread.
+
+    The last argument is an event for `install` and `alone`. It is set when this is cancelled: a process waits for its
+    threads before it ends.
+    """
+    cancelled = threading.Event()
+    try:
+        return await asyncio.to_thread(make, *args, cancelled)
+    except asyncio.CancelledError:
+        cancelled.set()
+        raise
+
+
+@contextlib.contextmanager
+def alone(place: Path, cancelled: threading.Event) -> Iterator[None]:
+    """Hold the lock of a folder, which is made once: several processes may need it at the same time.
+
+    Raises:
+        InstallFailed: cancelled.
+    """
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with (place.parent / f"{place.name}.lock").open("w") as lock:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if cancelled.wait(_LOCK_POLL_S):
+                    raise InstallFailed(f"the wait for {place.name} was cancelled") from None
+        yield
 
 
 def install(
@@ -25,16 +68,17 @@ def install(
     *,
     shown: str,
     timeout_s: float,
+    cancelled: threading.Event,
     variables: Mapping[str, str] | None = None,
-    cancelled: threading.Event | None = None,
 ) -> None:
     """Run an installer of packages.
 
     Args:
+        command: path of the installer, and its arguments.
         shown: the command as errors show it, such as `pip install regex`.
         timeout_s: limit on its run, in seconds.
-        variables: environment variables in addition to those of this process.
         cancelled: set to end it.
+        variables: environment variables in addition to those of this process.
 
     Raises:
         InstallFailed: it failed, took too long, or was cancelled.
@@ -43,7 +87,7 @@ def install(
     give_up = time.monotonic() + timeout_s
     # A session of its own: pip and npm have processes of their own, which end with it.
     process = subprocess.Popen(
-        command,
+        [sys.executable, "-I", "-S", parent_death.__file__, str(os.getpid()), *command],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -56,7 +100,7 @@ def install(
             _, said = process.communicate(timeout=_LOOK_EVERY_S)
             break
         except subprocess.TimeoutExpired:
-            is_cancelled = cancelled is not None and cancelled.is_set()
+            is_cancelled = cancelled.is_set()
             if not is_cancelled and time.monotonic() < give_up:
                 continue
             os.killpg(process.pid, signal.SIGKILL)

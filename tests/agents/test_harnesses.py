@@ -4,11 +4,13 @@ import asyncio
 import json
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from gymq.workers.agents.harbor_agent.worker import HarborAgent
 from gymq.workers.agents.program_agent import portable_python
@@ -22,6 +24,7 @@ from gymq.agent_harness import AgentHarness
 from gymq.responses import FunctionCall
 from gymq.testing import function_call, reply
 from tests.support.compatibility import record
+from tests.support.waiting import until
 
 from .crashes import uninterrupted, with_a_crash
 from .swe import instance
@@ -204,7 +207,7 @@ async def test_a_package_that_cannot_be_had_costs_a_sentence(npm: Callable[[str]
     npm("echo 'npm warn old lockfile' >&2; echo 'npm error network: no answer from the registry' >&2; exit 1")
     with pytest.raises(gymq.OptionsError, match=r"`npm install @openai/codex@.* failed: npm error network"):
         await install("codex")
-    assert list(FOLDER.iterdir()) == []
+    assert not folders()
 
 
 async def test_packages_of_python_that_cannot_be_had_cost_a_sentence(
@@ -222,7 +225,7 @@ async def test_packages_of_python_that_cannot_be_had_cost_a_sentence(
         gymq.OptionsError, match=r"openhands: it needs Python 4\.0 or later, which is not installed here"
     ):
         await install("openhands")
-    assert list(FOLDER.iterdir()) == []
+    assert not folders()
 
 
 async def test_the_pinned_version_is_installed_once(npm: Callable[[str], None], tmp_path: Path) -> None:
@@ -230,10 +233,41 @@ async def test_the_pinned_version_is_installed_once(npm: Callable[[str], None], 
     first, second = await asyncio.gather(install("pi"), install("pi"))
     third = await install("pi")
     assert first.folder == second.folder == third.folder
-    assert [path.name for path in FOLDER.iterdir()] == [first.folder.name]
-    calls = (tmp_path / "calls.txt").read_text().splitlines()
-    assert 1 <= len(calls) <= 2
-    assert all(f"@mariozechner/pi-coding-agent@{HARNESSES['pi'].version}" in call for call in calls)
+    assert folders() == [first.folder.name]
+    (call,) = (tmp_path / "calls.txt").read_text().splitlines()
+    assert f"@mariozechner/pi-coding-agent@{HARNESSES['pi'].version}" in call
+
+
+async def test_an_installation_ends_when_its_worker_is_stopped(npm: Callable[[str], None], tmp_path: Path) -> None:
+    npm(SLOW_NPM)
+    installing = asyncio.create_task(install("pi"))
+    await until((tmp_path / "ready").exists)
+    installing.cancel()
+    await asyncio.wait([installing])
+    await until(lambda: not psutil.pid_exists(int((tmp_path / "pid").read_text())))
+    await until(lambda: not folders())
+
+
+async def test_an_installation_ends_with_a_worker_that_is_killed_and_is_made_by_the_next(
+    npm: Callable[[str], None], tmp_path: Path
+) -> None:
+    npm(SLOW_NPM)
+    code = f"import asyncio; from {install.__module__} import install; asyncio.run(install('pi'))"
+    worker = await asyncio.create_subprocess_exec(sys.executable, "-c", code)
+    await until((tmp_path / "ready").exists)
+    worker.kill()
+    await worker.wait()
+    await until(lambda: not psutil.pid_exists(int((tmp_path / "pid").read_text())))
+    npm("true")
+    await install("pi")
+    assert folders() == [f"pi-{HARNESSES['pi'].version}"]
+
+
+SLOW_NPM = "echo $$ > pid && touch ready && exec sleep 600"
+
+
+def folders() -> list[str]:
+    return [path.name for path in FOLDER.iterdir() if path.is_dir()]
 
 
 @pytest.mark.parametrize(

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import platform
 import shutil
 import sys
-import tempfile
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -101,30 +100,33 @@ async def install(name: HarnessName) -> InstalledHarness:
     harness = HARNESSES[name]
     folder = FOLDER / f"{name}-{harness.version}"
     if not folder.is_dir():
-        await asyncio.to_thread(_install, name, harness, folder)
+        try:
+            await installer.in_thread(_install, name, harness, folder.absolute())
+        except (installer.InstallFailed, portable_python.NoPortablePython) as error:
+            raise gymq.OptionsError(f"harness: {name}: {error}") from None
     return InstalledHarness(harness, folder)
 
 
-def _install(name: HarnessName, harness: Harness, folder: Path) -> None:
-    """Install into a folder beside the right one, and rename it: another process may do the same."""
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=".installing-", dir=folder.parent, ignore_cleanup_errors=True) as place:
+def _install(name: HarnessName, harness: Harness, folder: Path, cancelled: threading.Event) -> None:
+    """Install into a folder beside the right one, and rename it."""
+    place = folder.with_name(f".installing-{folder.name}")
+    with installer.alone(folder, cancelled):
+        if folder.is_dir():
+            return
+        shutil.rmtree(place, ignore_errors=True)  # of a process that was killed
+        place.mkdir()
         try:
             if harness.requirements is None:
-                _install_from_npm(name, harness, place)
+                _install_from_npm(name, harness, place, cancelled)
             else:
-                portable_python.make(Path(place), harness.requirements, install_s=INSTALL_S)
-        except (installer.InstallFailed, portable_python.NoPortablePython) as error:
-            raise gymq.OptionsError(f"harness: {name}: {error}") from None
-        os.chmod(place, 0o755)  # users of containers read it
-        try:
+                portable_python.make(place, harness.requirements, install_s=INSTALL_S, cancelled=cancelled)
+            os.chmod(place, 0o755)  # users of containers read it
             os.rename(place, folder)
-        except OSError:
-            if not folder.is_dir():
-                raise
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
 
 
-def _install_from_npm(name: HarnessName, harness: Harness, place: str) -> None:
+def _install_from_npm(name: HarnessName, harness: Harness, place: Path, cancelled: threading.Event) -> None:
     wanted = [f"{harness.package}@{harness.version}", f"node-linux-{_machine()}@{NODE}"]
     npm = shutil.which("npm")
     if npm is None:
@@ -133,8 +135,8 @@ def _install_from_npm(name: HarnessName, harness: Harness, place: str) -> None:
         )
     # Without their scripts, which fetch or build what is optional.
     options = ["--ignore-scripts", "--no-audit", "--no-fund", "--no-save", "--loglevel=error"]
-    command = [npm, "install", "--prefix", place, *options, *wanted]
-    installer.install(command, shown=f"npm install {' '.join(wanted)}", timeout_s=INSTALL_S)
+    command = [npm, "install", "--prefix", str(place), *options, *wanted]
+    installer.install(command, shown=f"npm install {' '.join(wanted)}", timeout_s=INSTALL_S, cancelled=cancelled)
 
 
 def _machine() -> str:

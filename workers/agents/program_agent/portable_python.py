@@ -11,6 +11,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -44,14 +45,15 @@ class NoPortablePython(GymqError):
     """No Python here can be copied; one sentence."""
 
 
-def make(folder: Path, requirements: Path, *, install_s: float) -> None:
+def make(folder: Path, requirements: Path, *, install_s: float, cancelled: threading.Event) -> None:
     """Copy a Python of this machine into a folder, and install packages for it; `folder/bin/python3` runs it.
 
     Packages come as wheels only: nothing of them is run here.
 
     Args:
         requirements: a file that lists every package, with its version.
-        install_s: limit on its run, in seconds.
+        install_s: limit on the installer's run, in seconds.
+        cancelled: set to end it.
 
     Raises:
         NoPortablePython: this machine has none that is new enough, or the copy does not run.
@@ -83,6 +85,7 @@ def make(folder: Path, requirements: Path, *, install_s: float) -> None:
         ],
         shown=f"pip install -r {requirements.name}",
         timeout_s=install_s,
+        cancelled=cancelled,
         variables={"PIP_DISABLE_PIP_VERSION_CHECK": "1"},
     )
     shutil.copy(loader, folder / "libraries")
