@@ -200,6 +200,18 @@ async def test_a_right_patch_of_a_program_that_outgrew_the_models_context_is_mas
     assert (verdict.reward, members["agent_error"], members["mask_sample"]) == (1.0, "context_window", True)
 
 
+async def test_a_program_that_outgrew_the_models_context_and_changed_nothing_gets_0():
+    """Programs report it as an error, like a limit on model calls."""
+
+    def model(params):
+        return reply("") | {"incomplete_details": {"reason": "max_output_tokens"}}
+
+    options = OPTIONS | {"agent_command": f"{OPTIONS['agent_command']}; exit 1"}
+    async with AgentHarness(SweAgents, PatchSeen, model, options) as harness:
+        verdict, _ = await harness.run(instance(NAME))
+    assert (verdict.reward, verdict.fields["agent_error"]) == (0.0, "context_window")
+
+
 async def test_a_right_patch_of_a_program_that_ended_with_an_error_is_not_masked():
     row = instance(NAME)
     options = OPTIONS | {"agent_command": f"{OPTIONS['agent_command']}; exit 3"}

@@ -113,15 +113,15 @@ class SweAgents(gymq.Agent):
             script = f"cd {shlex.quote(self.options.repository)} && {self._program.script}"
             ended = await capture.watch(place.run(script, wall_s=wall_s, env=env))
             patch = await self._patch(place, instance)
-        failed = ended.exit_status != 0 and ended.limit is None and not patch and not capture.limit_reached
-        if failed or not capture.calls:
+        error = _error(ended, capture)
+        if (error == "other" and not patch) or not capture.calls:
             calls = f"{len(capture.calls)} model calls"
             text = f"the agent's program {ended.how} after {calls} and without a patch: {ended.last_words}"
             raise gymq.RolloutError(FailureClass.AGENT_FAILED, text)
         found = capture.conversation()
         rollout.output = [*found.output, responses.user_message(patch)]
         fields = found.fields(params)
-        return patch, fields | {"agent_error": _error(ended, capture), "mask_sample": found.masked}
+        return patch, fields | {"agent_error": error, "mask_sample": found.masked}
 
     def _container(self, rollout: gymq.Rollout, instance: Instance) -> Workspace:
         kind = Docker if self.options.provider == "docker" else Apptainer
