@@ -6,6 +6,7 @@ import asyncio
 import gc
 import json
 from array import array
+from collections import OrderedDict
 from dataclasses import replace
 from typing import Any
 
@@ -177,9 +178,9 @@ async def test_a_turn_renders_what_is_new_in_it(model: LocalVLLMModel, monkeypat
     rendered: list[int] = []
     asked_application: list[str] = []
 
-    async def spy(settings: Any, messages: list[Any], *, begins_reply: bool) -> list[int]:
+    async def spy(settings: Any, messages: list[Any]) -> list[int]:
         rendered.append(len(messages))
-        return await type(direct).rendered(direct, settings, messages, begins_reply=begins_reply)
+        return await type(direct).rendered(direct, settings, messages)
 
     async def spy_on_application(app: Any, path: str, body: Any) -> tuple[int, bytes]:
         asked_application.append(path)
@@ -201,10 +202,50 @@ async def test_a_turn_renders_what_is_new_in_it(model: LocalVLLMModel, monkeypat
         whole = list((await model.respond(asked(items, max_output_tokens=8)))["output"][-1]["prompt_token_ids"])
         assert prompt == whole
         if turn >= 2:
-            assert rendered[:2] == [3, 2]  # a placeholder, the reply, what is new; and without that
+            assert rendered[:1] == [3]  # a placeholder, the reply, what is new
         known = [*prompt, *item["generation_token_ids"]]
         items = [*items, *reply["output"]]
     assert not asked_application
+
+
+# As in Phi: a conversation after which no reply begins has an end of its own; and in GLM: roles end the turn before.
+TEMPLATES = {
+    "phi": "{% for m in messages %}<|im_start|>{{ m.role }} {{ m.content }}<|im_end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant {% else %}{{ eos_token }}{% endif %}",
+    "glm": "{% for m in messages %}{{ '<|im_end|>' if m.role == 'user' else '<|im_start|>' }}{{ m.content }}"
+    "{% endfor %}{% if add_generation_prompt %}<|im_start|>{% endif %}",
+}
+
+
+@pytest.mark.parametrize("name", TEMPLATES)
+async def test_a_later_prompt_says_each_message_once(
+    model: LocalVLLMModel, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    engine = engine_of(model)
+    monkeypatch.setattr(engine._direct._renderer, "chat_template", TEMPLATES[name])
+    monkeypatch.setattr(engine._direct, "_settings", OrderedDict())
+    items: list[dict[str, Any]] = []
+    kept, known = None, list[int]()
+    for turn in range(4):
+        items = [*items, responses.user_message(f"What is {turn} + 1?")]
+        request = replace(asked(items, max_output_tokens=4 + turn % 2 * 8), memory=ModelMemory(kept))
+        reply = await model.respond(request)
+        kept, item = request.memory.kept, reply["output"][-1]
+        prompt = list(item["prompt_token_ids"])
+        assert prompt[: len(known)] == known
+        text = engine._tokenizer.decode(prompt[len(known) :])
+        assert text.count("What is") == text.count(f"{turn} + 1?") == 1
+        known = [*prompt, *item["generation_token_ids"]]
+        items = [*items, *reply["output"]]
+
+
+async def test_a_later_message_of_the_system_is_said_where_vllm_moves_it(model: LocalVLLMModel) -> None:
+    items: list[dict[str, Any]] = [{"role": "developer", "content": "Be brief."}, responses.user_message("1 + 1?")]
+    first = asked(items, max_output_tokens=4)
+    items = [*items, *(await model.respond(first))["output"], {"role": "system", "content": "Be kind."}]
+    for memory in (ModelMemory(first.memory.kept), ModelMemory()):
+        reply = await model.respond(replace(asked([*items, responses.user_message("2 + 2?")]), memory=memory))
+        assert "Be kind." in engine_of(model)._tokenizer.decode(reply["output"][-1]["prompt_token_ids"])
 
 
 async def test_a_turn_with_other_tools_shows_them_to_the_model(model: LocalVLLMModel) -> None:
@@ -232,7 +273,8 @@ async def test_a_turn_of_the_application_is_rendered_with_the_effort_of_its_reas
     first = asked("What is 3 + 4?", max_output_tokens=8)
     items = [*first.params["input"], *(await model.respond(first))["output"], responses.user_message("And 1 + 1?")]
     await model.respond(asked(items, max_output_tokens=8, reasoning={"effort": "low"}))
-    assert rendered == [{"reasoning_effort": "low"}] * 2
+    assert rendered
+    assert all(one == {"reasoning_effort": "low"} for one in rendered)
 
 
 async def test_a_reply_is_held_to_a_schema(model: LocalVLLMModel) -> None:

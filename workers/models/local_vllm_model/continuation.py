@@ -12,7 +12,7 @@ new: after a short conversation of the same shape it says the same. That it does
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 Decode = Callable[[Sequence[int]], str]
 
@@ -20,6 +20,7 @@ MAX_SHAPES = 1024
 """Shapes of conversations that are remembered of a template."""
 
 _LEADING_ROLES = ("system", "developer")
+_SAID = ("content", "reasoning", "reasoning_content")
 
 
 def last_sampled(messages: Sequence[Mapping[str, Any]]) -> int | None:
@@ -30,92 +31,124 @@ def last_sampled(messages: Sequence[Mapping[str, Any]]) -> int | None:
     return None
 
 
-def continued_prompt(
+def silent(message: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a reply of the same form that says nothing, so that none of its words looks like the end of a turn."""
+    said = {name: "-" if name in _SAID and part else part for name, part in message.items()}
+    if not message.get("tool_calls"):
+        return said
+    calls = [{**call, "function": {**call["function"], "arguments": "{}"}} for call in message["tool_calls"]]
+    return {**said, "tool_calls": calls}
+
+
+class ReplyEnd(NamedTuple):
+    """Where a template ends a reply."""
+
+    num_before: int  # tokens that end a turn, before it
+    is_own: bool  # it belongs to the reply; otherwise it begins the next message, as a role does in templates of GLM
+
+
+def num_ends(tokens: Sequence[int], ends_of_turn: Collection[int]) -> int:
+    """Return how many of the tokens end a turn, and with it the sampling."""
+    return len(_places(tokens, ends_of_turn))
+
+
+def ends_itself(
+    before: Sequence[int], after: Sequence[int], followed: Sequence[int], ends_of_turn: Collection[int]
+) -> bool | None:
+    """Return whether the template ends a reply itself, not by the next message; None if it does neither.
+
+    Args:
+        before: the messages before the reply, as rendered by the template, with the beginning of a reply.
+        after: the same with the reply, which is `silent`.
+        followed: the same with the next message, which is silent too.
+        ends_of_turn: tokens that end a turn, and with it the sampling.
+    """
+    num_before = num_ends(before, ends_of_turn)
+    if num_ends(after, ends_of_turn) > num_before:
+        return True
+    places = _places(followed, ends_of_turn)
+    begins_next = len(places) > num_before and followed[: places[num_before]] == after[: places[num_before]]
+    return False if begins_next else None
+
+
+def tokens_after(
+    reply: Mapping[str, Any], rendered: Sequence[int], end: ReplyEnd, ends_of_turn: Collection[int]
+) -> list[int] | None:
+    """Return what follows the sampled tokens of a reply; None if the template does not end turns.
+
+    Args:
+        rendered: a conversation with the reply, which is `silent`, and the messages after it, as rendered by the
+            template, with the beginning of a reply. What comes before the reply may differ.
+    """
+    places = _places(rendered, ends_of_turn)
+    if len(places) <= end.num_before:
+        return None
+    place, last = places[end.num_before], reply["generation_token_ids"][-1]
+    # A reply that was cut off has no end yet.
+    was_sampled = last in ends_of_turn if end.is_own else last == rendered[place]
+    return list(rendered[place + was_sampled :])
+
+
+def is_unchanged(
     messages: Sequence[Mapping[str, Any]],
+    before: Sequence[int],
     rendered: Sequence[int],
-    rendered_so_far: Sequence[int],
     *,
     ends_of_turn: Collection[int],
     decode: Decode,
-) -> list[int] | None:
-    """Return the prompt for `messages`; None if the template has to be trusted with all of it.
+) -> bool:
+    """Return whether the template says what the last sampled message was sampled after.
 
-    This is the case when nothing was sampled yet, when the agent changed earlier turns, or when the template
-    does not end turns with its own tokens.
+    It does not if the agent changed earlier turns, or if a later message of the system is moved to the front, as vLLM
+    does in conversations with messages of a developer.
 
     Args:
-        rendered: all messages as rendered by the template, with the beginning of a reply.
-        rendered_so_far: the messages up to the last sampled one, rendered.
+        before: the messages before the last sampled one, as rendered by the template, with the beginning of a reply.
+        rendered: all messages, likewise.
         ends_of_turn: tokens that end a turn, and with it the sampling.
         decode: the text of tokens.
     """
     last = last_sampled(messages)
-    if last is None:
-        return None
-    prompt, sampled = _tokens(messages[last])
-    known = prompt + sampled
-    is_closed = sampled[-1] in ends_of_turn  # not when the reply was cut off
-    said = _turns(known, ends_of_turn)
-    template = _turns(rendered_so_far, ends_of_turn)
-    num_turns = len(template) - 1  # the part after the last end is not a turn
-    if num_turns == 0 or len(said) != num_turns + is_closed:
-        return None
-    samples = _samples(messages[: last + 1], known)
-    for (start, turn), (_, expected) in zip(said[:num_turns], template, strict=False):
+    assert last is not None
+    known = list(messages[last]["prompt_token_ids"])
+    said, template = _turns(known, ends_of_turn), _turns(before, ends_of_turn)
+    if len(said) != len(template):
+        return False
+    samples = _samples(messages[:last], known)
+    for (start, turn), (_, expected) in zip(said, template, strict=True):
         is_sampled = any(begin < start + len(turn) and start < end for begin, end in samples)
         if not (is_sampled or turn == expected or decode(turn) == decode(expected)):
-            return None
-    new = _new_tokens(rendered, num_turns, is_closed, ends_of_turn)
-    return None if new is None else known + new
+            return False
+    if not names_system(messages[last + 1 :]):
+        return True
+    head = known[: samples[0][0] if samples else None]  # before the first reply
+    ends = _places(head, ends_of_turn)
+    return decode(rendered).startswith(decode(head[: ends[-1] + 1 if ends else None]))
 
 
-def prompt_after(
-    reply: Mapping[str, Any],
-    rendered: Sequence[int],
-    rendered_so_far: Sequence[int],
-    *,
-    ends_of_turn: Collection[int],
-) -> list[int] | None:
-    """Return the prompt that continues a reply to messages that are still the same; None as in `continued_prompt`.
-
-    Args:
-        rendered: a conversation that ends with the reply and the messages after it, as rendered by the template, with
-            the beginning of a reply. What comes before the reply may differ.
-        rendered_so_far: the same conversation up to the reply.
-        ends_of_turn: tokens that end a turn, and with it the sampling.
-    """
-    prompt, sampled = _tokens(reply)
-    num_turns = sum(token in ends_of_turn for token in rendered_so_far)
-    if num_turns == 0:
-        return None
-    new = _new_tokens(rendered, num_turns, sampled[-1] in ends_of_turn, ends_of_turn)
-    return None if new is None else prompt + sampled + new
-
-
-def _new_tokens(
-    rendered: Sequence[int], num_turns: int, is_closed: bool, ends_of_turn: Collection[int]
-) -> list[int] | None:
-    """Return the tokens after so many turns; those of the last turn's end too, unless it was sampled."""
-    ends = [index for index, token in enumerate(rendered) if token in ends_of_turn]
-    if len(ends) < num_turns:
-        return None
-    return list(rendered[ends[num_turns - 1] + is_closed :])
+def names_system(messages: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether one of the messages is the system's or a developer's."""
+    return any(message["role"] in _LEADING_ROLES for message in messages)
 
 
 class Shapes:
-    """Which conversations a template continues in the same way after a shorter one."""
+    """Which conversations a template continues in the same way after a short one, and where it ends the reply there."""
 
     def __init__(self) -> None:
-        self._is_same: dict[object, bool] = {}
+        self._ends: dict[object, ReplyEnd | None] = {}
 
-    def get(self, shape: object) -> bool | None:
-        """Return whether a shape was found to be continued in the same way; None: it was not tried."""
-        return self._is_same.get(shape)
+    def __contains__(self, shape: object) -> bool:
+        """Return whether a shape was tried."""
+        return shape in self._ends
 
-    def put(self, shape: object, is_same: bool) -> None:
-        if len(self._is_same) >= MAX_SHAPES:
-            self._is_same.clear()
-        self._is_same[shape] = is_same
+    def get(self, shape: object) -> ReplyEnd | None:
+        """Return where the reply ends in short conversations of a shape; None if these are continued in another way."""
+        return self._ends.get(shape)
+
+    def put(self, shape: object, end: ReplyEnd | None) -> None:
+        if len(self._ends) >= MAX_SHAPES:
+            self._ends.clear()
+        self._ends[shape] = end
 
 
 def shortened(messages: Sequence[Mapping[str, Any]], num_known: int) -> tuple[object, list[Mapping[str, Any]], int]:
@@ -141,8 +174,8 @@ def _shape(message: Mapping[str, Any]) -> object:
     return message["role"], kind, len(message.get("tool_calls") or ()), members
 
 
-def _tokens(message: Mapping[str, Any]) -> tuple[list[int], list[int]]:
-    return list(message["prompt_token_ids"]), list(message["generation_token_ids"])
+def _places(tokens: Sequence[int], ends_of_turn: Collection[int]) -> list[int]:
+    return [place for place, token in enumerate(tokens) if token in ends_of_turn]
 
 
 def _turns(tokens: Sequence[int], ends_of_turn: Collection[int]) -> list[tuple[int, list[int]]]:
@@ -161,7 +194,7 @@ def _samples(messages: Sequence[Mapping[str, Any]], known: list[int]) -> list[tu
     ranges = []
     for message in messages:
         if message.get("generation_token_ids"):
-            prompt, sampled = _tokens(message)
+            prompt, sampled = list(message["prompt_token_ids"]), list(message["generation_token_ids"])
             end = len(prompt) + len(sampled)
             if known[:end] == prompt + sampled:
                 ranges.append((len(prompt), end))

@@ -91,8 +91,7 @@ class Settings:
 
     request: Any  # vLLM's ChatCompletionRequest; its only message is a placeholder
     sampling: Any  # vLLM's SamplingParams
-    template: Any  # vLLM's ChatParams for a prompt
-    template_of_past: Any  # the same for messages after which no reply begins
+    template: Any  # vLLM's ChatParams
     limits: Any  # vLLM's TokenizeParams
     parser_kwargs: dict[str, Any]
     shapes: Shapes = field(default_factory=Shapes)  # of conversations with this template and these tools
@@ -172,32 +171,24 @@ class DirectChat:
         defaults = {**renderer.default_chat_template_kwargs, "tokenize": False}
         if not without_tools:
             defaults["tools"] = [tool.model_dump() for tool in request.tools]
-
-        def template(request: Any) -> Any:
-            given = request.build_chat_params(renderer.chat_template, renderer.chat_template_content_format)
-            return given.with_defaults(defaults)
-
-        past = request.model_copy(update={"add_generation_prompt": False})
+        template = request.build_chat_params(renderer.chat_template, renderer.chat_template_content_format)
         limits = request.build_tok_params(serving.model_config)
         kwargs = serving._effective_chat_template_kwargs(request)
-        return Settings(request, sampling, template(request), template(past), limits, kwargs)
+        return Settings(request, sampling, template.with_defaults(defaults), limits, kwargs)
 
-    async def rendered(
-        self, settings: Settings, messages: Sequence[Mapping[str, Any]], *, begins_reply: bool
-    ) -> list[int]:
-        """Return the tokens that the chat template makes of messages.
+    async def rendered(self, settings: Settings, messages: Sequence[Mapping[str, Any]]) -> list[int]:
+        """Return the tokens that the chat template makes of messages, with the beginning of a reply.
 
         Raises:
             NotDirect: vLLM refuses them.
         """
         copies = [_copied(message) for message in messages]
-        template = settings.template if begins_reply else settings.template_of_past
         renderer = self._renderer.renderer
         try:
             if sum(map(_num_characters, copies)) < LONG_CHAT:
-                _, (prompt,) = renderer.render_chat([copies], template, settings.limits)
+                _, (prompt,) = renderer.render_chat([copies], settings.template, settings.limits)
             else:
-                _, (prompt,) = await renderer.render_chat_async([copies], template, settings.limits)
+                _, (prompt,) = await renderer.render_chat_async([copies], settings.template, settings.limits)
             return list(prompt["prompt_token_ids"])
         except Exception as error:
             raise NotDirect from error

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import logging
 import os
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from io import BytesIO
@@ -18,10 +19,16 @@ import msgspec
 from gymq.workers.models.local_vllm_model import asgi
 from gymq.workers.models.local_vllm_model.checkpoint import UnusableWeights, check_fit, shapes_at, shapes_in
 from gymq.workers.models.local_vllm_model.continuation import (
-    continued_prompt,
+    ReplyEnd,
+    Shapes,
+    ends_itself,
+    is_unchanged,
     last_sampled,
-    prompt_after,
+    names_system,
+    num_ends,
     shortened,
+    silent,
+    tokens_after,
 )
 from gymq.workers.models.local_vllm_model.direct import ENDED, DirectChat, NotDirect, Settings
 from gymq.workers.models.local_vllm_model.load_recorder import LoadRecorder
@@ -44,6 +51,9 @@ _TOKENIZE = "/tokenize"
 _TOKEN_FIELDS = (*TOKEN_FIELDS, *OPTIONAL_TOKEN_FIELDS)
 _LENGTHS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 _OK = 200
+
+Render = Callable[[Sequence[Mapping[str, Any]]], Awaitable[list[int]]]
+"""Returns the tokens that the chat template makes of messages, with the beginning of a reply."""
 
 
 class ArgumentsError(GymqError, ValueError):
@@ -197,55 +207,86 @@ class Engine:
         """Return the exact prompt of a chat."""
         if has_media(messages):
             raise NotDirect
+
+        async def render(messages: Sequence[Mapping[str, Any]]) -> list[int]:
+            return await direct.rendered(settings, messages)
+
+        prompt = None
         if num_known and messages[num_known].get("generation_token_ids"):
-            prompt = await self._prompt_after(direct, settings, messages, num_known)
-            if prompt is not None:
-                return prompt
-        rendered = await direct.rendered(settings, _plain(messages), begins_reply=True)
-        last = last_sampled(messages)
-        if last is None:
-            return rendered
-        so_far = await direct.rendered(settings, _plain(messages[: last + 1]), begins_reply=False)
-        prompt = self._continued(messages, rendered, so_far)
-        return rendered if prompt is None else prompt
+            prompt = await self._prompt_after(settings.shapes, messages, num_known, render)
+        if prompt is None:
+            prompt = await self._continued(messages, render)
+        return await render(_plain(messages)) if prompt is None else prompt
 
     async def _prompt_after(
-        self, direct: DirectChat, settings: Settings, messages: Sequence[Mapping[str, Any]], num_known: int
+        self, shapes: Shapes, messages: Sequence[Mapping[str, Any]], num_known: int, render: Render
     ) -> list[int] | None:
-        """Return the prompt that continues the reply to the known messages; None if the template does not end turns."""
-
-        async def prompt_of(messages: Sequence[Mapping[str, Any]], reply: int) -> list[int] | None:
-            plain = _plain(messages)
-            rendered = await direct.rendered(settings, plain, begins_reply=True)
-            so_far = await direct.rendered(settings, plain[: reply + 1], begins_reply=False)
-            return prompt_after(messages[reply], rendered, so_far, ends_of_turn=self._ends_of_turn)
-
-        shape, short, reply = shortened(messages, num_known)
-        is_same = settings.shapes.get(shape)
-        if is_same:
-            return await prompt_of(short, reply)
-        prompt = await prompt_of(messages, num_known)
-        if is_same is None:
+        """Return the prompt that continues the reply to the known messages; None if all has to be rendered."""
+        if names_system(messages[num_known + 1 :]):
+            return None  # it may be moved to the front
+        reply = messages[num_known]
+        shape, short, place = shortened(messages, num_known)
+        end = shapes.get(shape)
+        if end is not None:
+            new = tokens_after(reply, await render(_silent(short, place)), end, self._ends_of_turn)
+            return None if new is None else _known(reply) + new
+        end, new = await self._new(reply, messages, num_known, render)
+        if shape not in shapes:
             try:
-                settings.shapes.put(shape, prompt is not None and await prompt_of(short, reply) == prompt)
+                end, same = await self._new(reply, short, place, render)
+                shapes.put(shape, end if new is not None and new == same else None)
             except NotDirect:  # the template refuses the short one
-                settings.shapes.put(shape, False)
-        return prompt
+                shapes.put(shape, None)
+        return None if new is None else _known(reply) + new
 
-    def _continued(
-        self, messages: Sequence[Mapping[str, Any]], rendered: list[int], so_far: list[int]
-    ) -> list[int] | None:
-        prompt = continued_prompt(
+    async def _new(
+        self, reply: Mapping[str, Any], messages: Sequence[Mapping[str, Any]], place: int, render: Render
+    ) -> tuple[ReplyEnd | None, list[int] | None]:
+        """Return where the template ends the reply at a place among messages, and the tokens after it."""
+        plain = _silent(messages, place)
+        end = await self._reply_end(plain, place, await render(plain[:place]), render)
+        return end, end and tokens_after(reply, await render(plain), end, self._ends_of_turn)
+
+    async def _reply_end(
+        self, plain: Sequence[Mapping[str, Any]], place: int, before: list[int], render: Render
+    ) -> ReplyEnd | None:
+        """Return where the template ends the reply at a place; None if it does not.
+
+        Args:
+            before: the tokens of the messages before the reply.
+        """
+        _, short, reply = shortened(plain, place)
+        short = list(map(silent, short[: reply + 2]))
+        try:
+            first, after, followed = [await render(short[:length]) for length in (reply, reply + 1, reply + 2)]
+            is_own = ends_itself(first, after, followed, self._ends_of_turn)
+        except NotDirect:  # the template begins no reply after another one
+            is_own = True
+        return None if is_own is None else ReplyEnd(num_ends(before, self._ends_of_turn), is_own)
+
+    async def _continued(self, messages: Sequence[Mapping[str, Any]], render: Render) -> list[int] | None:
+        """Return the prompt that continues the last reply with sampled tokens; None if all has to be rendered."""
+        last = last_sampled(messages)
+        if last is None:
+            return None
+        plain = _silent(messages, last)
+        before, rendered = await render(plain[:last]), await render(plain)
+        new = None
+        if is_unchanged(
             messages,
+            before,
             rendered,
-            so_far,
             ends_of_turn=self._ends_of_turn,
             decode=lambda ids: str(self._tokenizer.decode(ids, skip_special_tokens=False)),
-        )
-        if prompt is None and not self._reported_breaks:
+        ):
+            end = await self._reply_end(plain, last, before, render)
+            new = end and tokens_after(messages[last], rendered, end, self._ends_of_turn)
+        if new is not None:
+            return _known(messages[last]) + new
+        if not self._reported_breaks:
             log.warning("a chat was rendered again: its history changed, or the template does not end turns")
             self._reported_breaks = True
-        return prompt
+        return None
 
     async def _with_exact_prompt(self, body: Mapping[str, Any], prompt: list[int] | None) -> dict[str, Any]:
         """Return the chat for the application, with its exact prompt if a reply in its history has its sampled tokens.
@@ -254,28 +295,24 @@ class Engine:
             prompt: it, if it is known.
         """
         history = body["messages"]
-        messages = _plain(history)
-        plain = {**body, "messages": messages}
-        last = last_sampled(history)
+        plain = {**body, "messages": _plain(history)}
         # Tokens say nothing of images and sounds.
-        if last is None or has_media(messages):
+        if last_sampled(history) is None or has_media(history):
             return plain
+
+        async def render(messages: Sequence[Mapping[str, Any]]) -> list[int]:
+            request = {**tokenize_body(body), "messages": messages, "add_generation_prompt": True}
+            status, answer = await asgi.post(self._app, _TOKENIZE, request)
+            if status != _OK:
+                raise NotDirect
+            return list(msgspec.json.decode(answer)["tokens"])
+
         if prompt is None:
-            rendered = await self._render(plain, messages, begins_reply=True)
-            so_far = await self._render(plain, messages[: last + 1], begins_reply=False)
-            if rendered is not None and so_far is not None:
-                prompt = self._continued(history, rendered, so_far)
+            with contextlib.suppress(NotDirect):  # vLLM refuses the messages, or some of them
+                prompt = await self._continued(history, render)
         if prompt is None:
             return plain
         return {**plain, "kv_transfer_params": {**body.get("kv_transfer_params", {}), "prompt_token_ids": prompt}}
-
-    async def _render(
-        self, body: Mapping[str, Any], messages: Sequence[Mapping[str, Any]], *, begins_reply: bool
-    ) -> list[int] | None:
-        """Return the tokens that the template makes of messages; None if the engine refuses them."""
-        request = {**tokenize_body(body), "messages": messages, "add_generation_prompt": begins_reply}
-        status, answer = await asgi.post(self._app, _TOKENIZE, request)
-        return list(msgspec.json.decode(answer)["tokens"]) if status == _OK else None
 
     async def load_weights(self, update: WeightsUpdate) -> None:
         """Replace the weights; see `WeightsUpdate`.
@@ -344,6 +381,17 @@ def _ends_of_turn(model_config: Any, tokenizer: Any) -> frozenset[int]:
 def _plain(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return messages as a template knows them: without tokens."""
     return [{name: part for name, part in one.items() if name not in _TOKEN_FIELDS} for one in messages]
+
+
+def _silent(messages: Sequence[Mapping[str, Any]], place: int) -> list[dict[str, Any]]:
+    """Return plain messages, of which the reply at a place is `silent`."""
+    plain = _plain(messages)
+    plain[place] = silent(plain[place])
+    return plain
+
+
+def _known(reply: Mapping[str, Any]) -> list[int]:
+    return [*reply["prompt_token_ids"], *reply["generation_token_ids"]]
 
 
 def _first_line(error: Exception) -> str:

@@ -1,21 +1,27 @@
 """A later prompt begins with the tokens of the earlier turns, or is the template's if that would be wrong.
 
-Tokens of the tests are characters: `.` ends a turn.
+Tokens of the tests are characters: `.` ends a turn, and so does `;`.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from gymq.workers.models.local_vllm_model.continuation import (
     MAX_SHAPES,
+    ReplyEnd,
     Shapes,
-    continued_prompt,
-    prompt_after,
+    ends_itself,
+    is_unchanged,
+    last_sampled,
+    num_ends,
     shortened,
+    silent,
+    tokens_after,
 )
 
-END = ord(".")
+END, SEMICOLON = ord("."), ord(";")
 
 
 def tokens(text: str) -> list[int]:
@@ -31,20 +37,27 @@ def sampled(prompt: list[int], generated: list[int]) -> dict[str, Any]:
     return {"role": "assistant", "prompt_token_ids": prompt, "generation_token_ids": generated}
 
 
-def prompt_of(messages: list[dict[str, Any]], rendered: str, so_far: str) -> list[int] | None:
-    return continued_prompt(messages, tokens(rendered), tokens(so_far), ends_of_turn={END}, decode=decode)
+def prompt_of(messages: list[dict[str, Any]], before: str, rendered: str, *, is_own: bool = True) -> list[int] | None:
+    last = last_sampled(messages)
+    assert last is not None
+    if not is_unchanged(messages, tokens(before), tokens(rendered), ends_of_turn={END, SEMICOLON}, decode=decode):
+        return None
+    end = ReplyEnd(num_ends(tokens(before), {END, SEMICOLON}), is_own)
+    new = tokens_after(messages[last], tokens(rendered), end, {END, SEMICOLON})
+    reply = messages[last]
+    return None if new is None else [*reply["prompt_token_ids"], *reply["generation_token_ids"], *new]
 
 
 USER = {"role": "user"}
 
 
-def test_without_sampled_turns_the_template_decides():
-    assert prompt_of([USER], "U:hi.A:", "U:hi.") is None
+def test_without_sampled_turns_there_is_nothing_to_continue():
+    assert last_sampled([USER]) is None
 
 
 def test_what_was_sampled_stays_as_it_was_sampled():
     reply = sampled(tokens("U:hi.A:"), [1, ord("c"), END])  # one token for "ab"
-    assert prompt_of([USER, reply, USER], "U:hi.A:abc.U:go.A:", "U:hi.A:abc.") == [
+    assert prompt_of([USER, reply, USER], "U:hi.A:", "U:hi.A:-.U:go.A:") == [
         *tokens("U:hi.A:"),
         1,
         *tokens("c.U:go.A:"),
@@ -53,71 +66,97 @@ def test_what_was_sampled_stays_as_it_was_sampled():
 
 def test_a_reply_that_was_cut_off_is_closed_as_the_template_closes_it():
     reply = sampled(tokens("U:hi.A:"), [1])
-    assert prompt_of([USER, reply, USER], "U:hi.A:ab.U:go.A:", "U:hi.A:ab.") == [
+    assert prompt_of([USER, reply, USER], "U:hi.A:", "U:hi.A:-.U:go.A:") == [
         *tokens("U:hi.A:"),
         1,
         *tokens(".U:go.A:"),
     ]
 
 
+def test_a_reply_that_ended_with_another_token_needs_no_second_end():
+    reply = sampled(tokens("U:hi.A:"), tokens("yes;"))
+    assert prompt_of([USER, reply, USER], "U:hi.A:", "U:hi.A:-.U:go.A:") == tokens("U:hi.A:yes;U:go.A:")
+
+
+@pytest.mark.parametrize(("said", "whole"), [("yes.", "yes.go;"), ("yes;", "yes;.go;"), ("yes", "yes.go;")])
+def test_the_role_of_the_next_message_that_ends_a_reply_is_there_once(said: str, whole: str):
+    reply = sampled(tokens(".hi;"), tokens(said))  # `.` is the user, `;` the assistant
+    assert prompt_of([USER, reply, USER], ".hi;", ".hi;-.go;", is_own=False) == tokens(f".hi;{whole}")
+
+
 def test_a_template_that_drops_the_reasoning_of_earlier_turns_does_not_break_the_chain():
     first = sampled(tokens("U:hi.A:"), tokens("hm,yes."))
     second = sampled(tokens("U:hi.A:hm,yes.U:go.A:"), tokens("no."))
-    rendered = "U:hi.A:yes.U:go.A:no.U:so.A:"
-    got = prompt_of([USER, first, USER, second, USER], rendered, "U:hi.A:yes.U:go.A:no.")
+    got = prompt_of([USER, first, USER, second, USER], "U:hi.A:yes.U:go.A:", "U:hi.A:yes.U:go.A:-.U:so.A:")
     assert got == tokens("U:hi.A:hm,yes.U:go.A:no.U:so.A:")
 
 
 def test_an_edited_history_is_rendered_again():
     reply = sampled(tokens("U:hi.A:"), tokens("yes."))
-    assert prompt_of([USER, reply, USER], "U:HI.A:yes.U:go.A:", "U:HI.A:yes.") is None
+    assert prompt_of([USER, reply, USER], "U:HI.A:", "U:HI.A:-.U:go.A:") is None
+
+
+def test_an_edited_history_without_ends_is_rendered_again():
+    reply = sampled(tokens("U:hi A:"), tokens("yes."))
+    assert prompt_of([USER, reply, USER], "U:HI A:", "U:HI A:-.U:go A:") is None
 
 
 def test_a_history_with_a_turn_left_out_is_rendered_again():
     reply = sampled(tokens("U:hi.T:x.A:"), tokens("yes."))
-    assert prompt_of([USER, reply, USER], "U:hi.A:yes.U:go.A:", "U:hi.A:yes.") is None
+    assert prompt_of([USER, reply, USER], "U:hi.A:", "U:hi.A:-.U:go.A:") is None
+
+
+def test_a_later_message_of_the_system_that_is_moved_to_the_front_is_not_lost():
+    reply = sampled(tokens("S:be.U:hi.A:"), tokens("yes."))
+    messages = [{"role": "developer"}, USER, reply, {"role": "system"}, USER]
+    assert prompt_of(messages, "S:be.U:hi.A:", "S:be,so.U:hi.A:-.U:go.A:") is None
+    stays = prompt_of(messages, "S:be.U:hi.A:", "S:be.U:hi.A:-.S:so.U:go.A:")
+    assert stays == tokens("S:be.U:hi.A:yes.S:so.U:go.A:")
+    messages[2] = sampled(tokens("be hi"), tokens("yes."))
+    assert prompt_of(messages, "be hi", "be so hi-.go") is None
 
 
 def test_a_template_that_ends_no_turns_is_trusted_with_the_whole_prompt():
     reply = sampled(tokens("U:hi A:"), tokens("yes"))
-    assert prompt_of([USER, reply, USER], "U:hi A:yes U:go A:", "U:hi A:yes") is None
+    assert prompt_of([USER, reply, USER], "U:hi A:", "U:hi A:- U:go A:") is None
 
 
 def test_a_history_tokenized_differently_but_with_the_same_text_is_the_same():
     reply = sampled([*tokens("U:"), 1, *tokens(".A:")], tokens("yes."))
-    assert prompt_of([USER, reply, USER], "U:ab.A:yes.U:go.A:", "U:ab.A:yes.") == [
+    assert prompt_of([USER, reply, USER], "U:ab.A:", "U:ab.A:-.U:go.A:") == [
         *tokens("U:"),
         1,
         *tokens(".A:yes.U:go.A:"),
     ]
 
 
-def after(reply: dict[str, Any], rendered: str, so_far: str) -> list[int] | None:
-    return prompt_after(reply, tokens(rendered), tokens(so_far), ends_of_turn={END})
+@pytest.mark.parametrize(
+    ("before", "after", "followed", "found"),
+    [
+        ("U:-.A:", "U:-.A:-.A:", "U:-.A:-.U:-.A:", True),
+        ("U:-.A:", "U:-.A:-.;A:", "U:-.A:-.U:-.A:", True),  # a conversation has an end of its own
+        (".-;", ".-;-;", ".-;-.-;", True),
+        (".-A", ".-A-A", ".-A-.-A", False),  # roles end turns
+        (".-A", ".-A-A", ".-A-S-A", None),  # but not that of the system
+        ("U:-.A:", "U:-.A:-A:", "U:-.A:-.U:-.A:", False),  # the last reply has no end
+        ("U:- A:", "U:- A:- A:", "U:- A:- U:- A:", None),
+        ("U:-.A:", "U:-.A:- A:", "U:-.A:- U:-.A:", None),
+    ],
+)
+def test_how_a_template_ends_replies(before: str, after: str, followed: str, found: bool | None):
+    assert ends_itself(tokens(before), tokens(after), tokens(followed), {END, SEMICOLON}) is found
 
 
-def test_a_reply_is_continued_by_what_the_template_says_after_it():
-    reply = sampled(tokens("U:hi.A:"), [1, ord("c"), END])
-    assert after(reply, "U:-.A:abc.U:more.A:", "U:-.A:abc.") == [
-        *tokens("U:hi.A:"),
-        1,
-        *tokens("c."),
-        *tokens("U:more.A:"),
-    ]
-
-
-def test_a_reply_that_was_cut_off_is_ended_first():
-    reply = sampled(tokens("U:hi.A:"), tokens("ab"))
-    assert after(reply, "U:-.A:ab.U:more.A:", "U:-.A:ab.") == tokens("U:hi.A:ab.U:more.A:")
-
-
-def test_a_reply_with_the_end_of_a_turn_in_its_middle_is_continued_at_its_end():
-    reply = sampled(tokens("U:hi.A:"), tokens("a.b."))
-    assert after(reply, "U:-.A:a.b.U:more.A:", "U:-.A:a.b.") == tokens("U:hi.A:a.b.U:more.A:")
-
-
-def test_a_template_that_does_not_end_turns_continues_nothing():
-    assert after(sampled(tokens("U:hi A:"), tokens("ab")), "U:- A:ab U:more A:", "U:- A:ab") is None
+def test_a_silent_reply_has_the_form_of_the_reply():
+    call = {"id": "c", "type": "function", "function": {"name": "write", "arguments": '{"text": "<end>"}'}}
+    reply = {"role": "assistant", "content": None, "reasoning": "<end>", "tool_calls": [call]}
+    assert silent(reply) == {
+        "role": "assistant",
+        "content": None,
+        "reasoning": "-",
+        "tool_calls": [{"id": "c", "type": "function", "function": {"name": "write", "arguments": "{}"}}],
+    }
+    assert silent({"role": "assistant", "content": "<end>"}) == {"role": "assistant", "content": "-"}
 
 
 def test_a_conversation_is_shortened_to_its_head_and_what_is_new():
@@ -151,5 +190,5 @@ def test_conversations_have_another_shape_where_a_template_may_differ():
 def test_so_many_shapes_are_remembered():
     shapes = Shapes()
     for number in range(MAX_SHAPES + 1):
-        shapes.put(number, number % 2 == 0)
-    assert (shapes.get(0), shapes.get(MAX_SHAPES)) == (None, True)
+        shapes.put(number, ReplyEnd(number, True) if number else None)
+    assert (0 in shapes, shapes.get(MAX_SHAPES)) == (False, ReplyEnd(MAX_SHAPES, True))
