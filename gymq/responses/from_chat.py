@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import isfinite
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -12,7 +12,7 @@ from gymq.protocol.tokens import GENERATION_FIELD, LOG_PROB_FIELD
 from gymq.responses.custom_tools import calls_of_custom_tools
 from gymq.responses.errors import InvalidReply, InvalidRequest, checked
 from gymq.responses.items import Item, new_id, reasoning_item
-from gymq.responses.schema import ChatToolCall
+from gymq.responses.schema import ChatFunction
 from gymq.responses.tokens import token_fields
 from gymq.responses.usage import usage_from_chat
 
@@ -41,11 +41,17 @@ _INCOMPLETE_REASONS = {"length": "max_output_tokens", "content_filter": "content
 _NO_REPLY = frozenset({"abort", "error"})  # not the model ended it: engines for new weights, gateways by a fault
 
 
+class _ToolCall(msgspec.Struct):
+    function: ChatFunction
+    id: str | None = None  # Gemini's is empty, also of parallel calls
+    type: Literal["function"] = "function"
+
+
 class _Message(msgspec.Struct):
     content: str | None = None
     refusal: str | None = None
     annotations: Any = None
-    tool_calls: list[ChatToolCall] | None = None
+    tool_calls: list[_ToolCall] | None = None
 
 
 class _Choice(msgspec.Struct):
@@ -63,8 +69,8 @@ class _CompletionDetails(msgspec.Struct):
 
 class _Usage(msgspec.Struct):
     prompt_tokens: int
-    completion_tokens: int
     total_tokens: int
+    completion_tokens: int | None = None  # Gemini leaves it out where all tokens were reasoning
     prompt_tokens_details: _PromptDetails | None = None
     completion_tokens_details: _CompletionDetails | None = None
 
@@ -89,6 +95,8 @@ def chat_choice_to_items(
     Raises:
         InvalidReply: the choice does not fit the schema, or its token fields do not fit together.
     """
+    if choice.get("finish_reason") in _INCOMPLETE_REASONS:
+        choice = {"message": {}, **choice}  # as Gemini sends it where the limit came before the first word
     given = checked(choice, _Choice, InvalidReply)
     if given.finish_reason in _NO_REPLY:
         raise InvalidReply("finish_reason", f"{given.finish_reason!r}; this is a part of a reply")
@@ -117,11 +125,12 @@ def chat_choice_to_items(
             {"type": "message", "id": new_id("msg"), "role": "assistant", "status": "completed", "content": parts}
         )
     for call in calls:
+        call_id = call.id or new_id("call")
         items.append(
             {
                 "type": "function_call",
-                "id": call.id,
-                "call_id": call.id,
+                "id": call_id,
+                "call_id": call_id,
                 "name": call.function.name,
                 "arguments": call.function.arguments,
                 "status": "completed",

@@ -64,7 +64,9 @@ class _AssistantTurn:
                     self.calls.append(_call(call["id"], call["function"]["name"], call["function"]["arguments"]))
 
     def message(self) -> dict[str, Any]:
-        message: dict[str, Any] = {"role": "assistant", "content": "".join(self.texts) or None}
+        # OpenAI refuses null where there are no calls.
+        content = "".join(self.texts) or (None if self.calls else "")
+        message: dict[str, Any] = {"role": "assistant", "content": content}
         if self.refusals:
             message["refusal"] = "".join(self.refusals)
         if self.calls:

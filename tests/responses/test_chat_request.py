@@ -196,7 +196,7 @@ ASKING = st.builds(
 ANSWERING = st.builds(
     lambda text, names: {
         "role": "assistant",
-        "content": text or None,
+        "content": text or (None if names else ""),
         **({"tool_calls": [_call(position, name) for position, name in enumerate(names)]} if names else {}),
     },
     TEXT,

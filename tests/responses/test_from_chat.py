@@ -14,6 +14,7 @@ from gymq.responses import (
     InvalidReply,
     chat_choice_to_items,
     chat_to_response,
+    overflowed,
     responses_to_chat,
     validate_params,
     validate_response,
@@ -108,7 +109,7 @@ def test_without_token_tracking_no_token_fields_are_kept() -> None:
         ({"message": "hi"}, "message"),
         ({"message": {"content": ["a"]}}, "message.content"),
         ({"message": {"tool_calls": [{"id": "k", "function": {"name": "f"}}]}}, "message.tool_calls[0].function"),
-        ({"message": {"tool_calls": [{**CALL, "id": None}]}}, "message.tool_calls[0].id"),
+        ({"message": {"tool_calls": [{**CALL, "id": 7}]}}, "message.tool_calls[0].id"),
         ({"message": {"tool_calls": [{**CALL, "type": "custom"}]}}, "message.tool_calls[0].type"),
         ({"message": {"prompt_token_ids": [1]}}, "message.generation_token_ids"),
         ({"message": tokens([1], [2], [-0.5, -0.5])}, "message.generation_log_probs"),
@@ -188,6 +189,23 @@ def test_no_usage_upstream_is_no_usage() -> None:
     assert to_response(completion({"content": "a"}, usage=None))["usage"] is None
 
 
+@pytest.mark.parametrize("usage", [{"prompt_tokens": 7, "total_tokens": 10}, {**USAGE, "completion_tokens": None}])
+def test_a_reply_that_was_all_reasoning_may_lack_its_message_and_its_number(usage: dict[str, Any]) -> None:
+    answer = to_response({**completion({}, usage=usage), "choices": [{"index": 0, "finish_reason": "length"}]})
+
+    assert (answer["incomplete_details"], answer["usage"]["output_tokens"]) == ({"reason": "max_output_tokens"}, 3)
+    assert not overflowed(answer)
+
+
+@pytest.mark.parametrize("call_id", [{"id": ""}, {"id": None}, {}])
+def test_calls_without_ids_get_their_own(call_id: dict[str, Any]) -> None:
+    calls = [{**call_id, "function": CALL["function"]}] * 2
+    one, other = items({"content": None, "tool_calls": calls})
+
+    assert one["call_id"].startswith("call_")
+    assert one["call_id"] != other["call_id"]
+
+
 @pytest.mark.parametrize(
     ("body", "path"),
     [
@@ -246,7 +264,11 @@ def test_what_the_model_said_comes_back_in_the_next_request(
     history = validate_params({"input": validate_response(answer)["output"]})
     [message] = responses_to_chat(history, token_ids=True)["messages"]
 
-    sent = {"content": text or None, **({"tool_calls": calls} if calls else {}), **tokens([1], generated)}
+    sent = {
+        "content": text or (None if calls else ""),
+        **({"tool_calls": calls} if calls else {}),
+        **tokens([1], generated),
+    }
     assert message == {"role": "assistant", **sent}
 
 
@@ -291,7 +313,7 @@ def test_reasoning_comes_back_in_front_of_the_text(thoughts: list[str], text: st
 
     [message] = responses_to_chat({"input": items({"content": content})})["messages"]
 
-    assert message["content"] == (content or None)
+    assert message["content"] == content
 
 
 @given(

@@ -63,7 +63,8 @@ def test_empty_reasoning_adds_no_tags() -> None:
 
 @pytest.mark.parametrize("item", [assistant(""), reasoning(), reasoning(""), {"role": "assistant", "content": ""}])
 def test_an_assistant_item_without_text_is_still_a_turn(item: dict[str, Any]) -> None:
-    assert messages(item, user("go on")) == [{"role": "assistant", "content": None}, user("go on")]
+    # OpenAI refuses null as the content of a turn without calls.
+    assert messages(item, user("go on")) == [{"role": "assistant", "content": ""}, user("go on")]
 
 
 def test_refusals_contribute_no_text() -> None:
