@@ -42,6 +42,12 @@ def find_instances(tree: dict[str, Any], sources: Sequence[Source] = ()) -> tupl
     return instances, invalid
 
 
+def lacks_entrypoint(block: Any) -> bool:
+    """Return whether a block of a configuration only lacks an `entrypoint` to be an instance."""
+    types = [key for key in KIND_OF if isinstance(block, dict) and key in block]
+    return bool(types) and not any(_has_entrypoint(block[key]) for key in types)
+
+
 def _has_entrypoint(implementations: Any) -> bool:
     return isinstance(implementations, dict) and any(
         isinstance(options, dict) and "entrypoint" in options for options in implementations.values()
@@ -72,8 +78,8 @@ def _problems(name: Any, block: dict[str, Any], types: list[str]) -> Iterator[tu
         yield (*keys, "domain"), "missing; a resources server needs one"
 
 
-def check_references(instances: Sequence[Instance], sources: Sequence[Source] = ()) -> None:
-    """Check that each option `{type: ..., name: ...}` names a configured instance of that type.
+def check_references(tree: dict[str, Any], instances: Sequence[Instance], sources: Sequence[Source] = ()) -> None:
+    """Check that each option `{type: ..., name: ...}` in a resolved configuration names an instance of that type.
 
     Raises:
         UnknownInstances: an option names an unknown instance.
@@ -93,6 +99,8 @@ def check_references(instances: Sequence[Instance], sources: Sequence[Source] = 
             elsewhere = next((other.server_type for other in instances if other.name == name), None)
             if elsewhere:
                 hint = f"; {name} is one of the {elsewhere}"
+            if lacks_entrypoint(tree.get(name)):
+                hint = f"; the block {name} has no `entrypoint`"
             problem = f"{dotted(keys)}: no {server_type} are called {name}{hint}{place(sources, keys)}"
             problems.append((name, problem))
     if problems:

@@ -174,7 +174,7 @@ def _checked_instances(tree: dict[str, Any], sources: Sequence[Source]) -> list[
         raise ConfigError(f"{count} not valid: {'; '.join(invalid)}; {skip}")
     for message in invalid:
         _logger.warning("skipped an instance that is not valid: %s", message)
-    check_references(instances, sources)
+    check_references(tree, instances, sources)
     return instances
 
 

@@ -9,6 +9,7 @@ from typing import Any
 from omegaconf import OmegaConf
 
 from gymq.config.errors import ConfigError
+from gymq.config.instances import lacks_entrypoint
 from gymq.config.loader import ENV_YAML, Config
 from gymq.config.process_settings import SETTINGS, check_settings
 from gymq.config.sampling import check_sampling
@@ -110,7 +111,8 @@ def check_keys(config: Config) -> list[str]:
         elif name in WITHOUT_MEANING:
             warnings.append(f"{name} has no meaning here and is ignored")
         elif isinstance(value, dict) and not value.keys().isdisjoint(KIND_OF) and not is_override:
-            continue  # without an entrypoint it is not an instance; the format allows that in files
+            if lacks_entrypoint(value):  # otherwise it was skipped because it is not valid
+                warnings.append(f"{where}: {name} has no `entrypoint`, so it describes no worker and is ignored")
         elif not any(PurePath(one.name).name == ENV_YAML and one.place_of((name,)) for one in config.sources):
             meant = did_you_mean(str(name), known)
             if isinstance(value, dict) and not is_override and not meant:

@@ -172,6 +172,11 @@ def test_a_reference_must_have_the_type_of_its_instance(load_files, files):
         load_files(files, "solver.responses_api_agents.simple_agent.resources_server.name=policy_model", env=ENV)
 
 
+def test_a_reference_to_a_block_without_entrypoint_says_so(load_files, files):
+    with pytest.raises(ConfigError, match=r"no resources_servers are called capitals; the block capitals has no `ent"):
+        load_files(files, "~capitals.resources_servers.mcqa.entrypoint", env=ENV)
+
+
 def test_a_reference_may_stand_in_any_option_of_any_instance(load_files, files):
     override = "+capitals.resources_servers.mcqa.judge={type: responses_api_models, name: nobody}"
     with pytest.raises(ConfigError, match=r"^capitals\.resources_servers\.mcqa\.judge\.name: no responses_api_models"):

@@ -57,7 +57,6 @@ def test_a_key_of_a_file_is_refused_with_its_line(load_files, files):
         "shared: {b: 3}\nother: b\nsolver: {responses_api_agents: {simple_agent: {max_steps: '${shared.${other}}'}}}",
         "shared: {a: 3}\nsolver: {responses_api_agents: {simple_agent: {more: '${copy:shared}'}}}",
         "shared: {a: 3}\nsolver: {responses_api_agents: {simple_agent: {more: {_copy: shared, b: 1}}}}",
-        "part: {resources_servers: {mcqa: {domain: math}}}",
         "solver: null",
         "policy_model_name: m",
         "bridge: {port: 3}",
@@ -67,6 +66,13 @@ def test_a_key_of_a_file_is_refused_with_its_line(load_files, files):
 )
 def test_what_is_referred_to_or_known_is_accepted(load_files, files, text):
     assert check_keys(load_files({**files, "x.yaml": text}, env=ENV)) == []
+
+
+def test_a_block_without_entrypoint_is_named(load_files, files):
+    block = "part: {resources_servers: {mcqa: {domain: math}}}"
+    assert check_keys(load_files({**files, "x.yaml": block}, env=ENV)) == [
+        "x.yaml:1: part has no `entrypoint`, so it describes no worker and is ignored"
+    ]
 
 
 def test_env_yaml_may_bring_what_this_configuration_does_not_use(load_files, files):
