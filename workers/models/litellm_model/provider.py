@@ -75,7 +75,7 @@ class Provider(Endpoint):
     async def _exchange(self, path: str, asked: Mapping[str, Any]) -> dict[str, Any]:
         url = f"{self.base_url} {asked['model']}"
         try:
-            answer = await litellm.acompletion(**asked, **self._connection)
+            answer = await litellm.acompletion(**{**self._connection, **asked})
         except openai.APIError as error:
             raise self._of_provider(url, error) from None
         body = answer.model_dump_json(exclude_none=True).encode()

@@ -220,10 +220,11 @@ async def test_the_deadline_ends_a_request(start: Start, server: MockServer) -> 
 @needs_library
 async def test_headers_and_further_parameters_arrive(start: Start, server: MockServer) -> None:
     server.answers = [as_json(CHAT)]
-    options = {"openai_default_headers": {"x-team": "blue"}, "litellm_params": {"seed": 7}}
-    await ask(await start("openai/gpt-4o", **options))
+    more = {"seed": 7, "temperature": 0.5, "max_tokens": 9}
+    options = {"openai_default_headers": {"x-team": "blue"}, "litellm_params": more}
+    await ask(await start("openai/gpt-4o", **options), max_output_tokens=50)
     assert server.asked[0].headers["x-team"] == "blue"
-    assert server.asked[0].body["seed"] == 7
+    assert {name: server.asked[0].body[name] for name in more} == {**more, "max_tokens": 50}
 
 
 @needs_library
