@@ -14,6 +14,7 @@ import pydantic
 
 # RFC 9110: a token, and visible characters with single blanks between them.
 _HEADER_NAME = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
+_SCHEME = re.compile(r"(Basic|Bearer|Token) ", re.IGNORECASE)
 _HEADER_VALUE = re.compile(r"[!-~]+( [!-~]+)*")
 
 
@@ -60,5 +61,6 @@ def request_headers(key: pydantic.SecretStr, headers: Mapping[str, pydantic.Secr
 
 
 def secrets_of(key: pydantic.SecretStr, headers: Mapping[str, pydantic.SecretStr]) -> Iterable[str]:
-    """Return what must not be seen in any text."""
-    return [value.get_secret_value() for value in (key, *headers.values())]
+    """Return what must not be seen in any text: the key, the values of the headers, and a value without its scheme."""
+    values = [value.get_secret_value() for value in (key, *headers.values())]
+    return [*values, *(value.partition(" ")[2] for value in values if _SCHEME.match(value))]

@@ -168,15 +168,17 @@ async def test_the_key_is_in_no_message_and_no_log(
     start: Start, server: MockServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG")
-    worker = await start(openai_default_headers={"X-Other": "other-secret-value"})
+    headers = {"X-Other": "other-secret-value", "X-Proxy-Authorization": "Token third-secret"}
+    worker = await start(openai_default_headers=headers)
     padding = "x" * (endpoint.MAX_EXCERPT - 10)
-    for text in (f"bad key {KEY} and other-secret-value", f"{padding}{KEY}"):
+    for text in (f"bad key {KEY}, other-secret-value, third-secret", f"{padding}{KEY}"):
         for status in ("401 Unauthorized", "200 OK"):
             server.answers = [error(status, text)]
             found = await failure(worker)
             shown = "".join(traceback.format_exception(found)) + repr(found) + caplog.text
             assert KEY[:6] not in shown
             assert "other-secret-value" not in shown
+            assert "third-secret" not in shown
 
 
 OVERFLOWS = [
