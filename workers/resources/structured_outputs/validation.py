@@ -50,7 +50,7 @@ def check_reply(reply: str, schema_text: str, kind: Format, coerce_xml: bool, *,
             _check_columns(data, reply, schema, kind)
     except Exception as error:
         return _finding("parse_error", error)
-    return _validate(data, schema, kind if coerce_xml or kind != "xml" else None)
+    return _validate(data, schema, kind if coerce_xml or kind != "xml" else None, hardened=hardened)
 
 
 def check_arguments(arguments: str, payload_key: str | None, schema_text: str, *, hardened: bool = True) -> Finding:
@@ -80,8 +80,12 @@ def _read_schema(text: str) -> Any:
         return _finding("schema_error", error)
 
 
-def _validate(data: Any, schema: Any, kind: Format | None) -> Finding:
-    """Convert what XML and CSV wrote as text, if that is the kind, then validate."""
+def _validate(data: Any, schema: Any, kind: Format | None, *, hardened: bool = False) -> Finding:
+    """Convert what XML and CSV wrote as text, if that is the kind, then validate.
+
+    Args:
+        hardened: whether the numbers that texts were converted to have to be finite.
+    """
     from jsonschema_specifications import REGISTRY
 
     try:
@@ -89,6 +93,8 @@ def _validate(data: Any, schema: Any, kind: Format | None) -> Finding:
             data = typed_xml(data, schema)
         elif kind == "csv":
             data = typed_csv(data, schema)
+        if hardened:
+            _check_finite(data)
         # With this registry a reference to another document is an error: the default one would fetch it.
         _validator()(data, schema, registry=REGISTRY)
     except Exception as error:

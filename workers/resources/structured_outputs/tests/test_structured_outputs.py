@@ -367,6 +367,13 @@ def test_a_csv_without_rows_names_its_columns(text, error):
     assert error_of(text, ROWS, "csv") == error
 
 
+@pytest.mark.parametrize(("text", "kind"), [("a,b\nnan,x", "csv"), ("a,b\n-1e999,x", "csv"), ("<n>NaN</n>", "xml")])
+def test_a_text_that_becomes_a_number_without_value_does_not_fit(text, kind):
+    schema = ROWS if kind == "csv" else {"type": "object", "properties": {"n": {"type": "number", "minimum": 1}}}
+    assert error_of(text, schema, kind) == "validation_error"
+    assert check_reply(text, json.dumps(schema), kind, True, hardened=False).error_type is None
+
+
 def test_nan_in_a_tool_call_is_no_number():
     schema = json.dumps(NUMBER)
     assert check_arguments('{"n": NaN}', None, schema).error_type == "tool_arguments_parse_error"
