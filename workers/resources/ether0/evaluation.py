@@ -25,6 +25,7 @@ from rdkit.Chem.rdMolDescriptors import CalcMolFormula
 
 CLOSE = 0.7  # similarity of molecules that count as alike
 MAX_SIZE_DIFFERENCE = 0.2
+MAX_CHARACTERS = 5_000  # of an answer; rdkit recurses along a chain, and a long one ends the process
 SMALL_ATOMS = 4  # solvents and counter-ions can be bought
 
 SUPERSCRIPT = re.compile(r"\^\{([\d,]+)\}")
@@ -75,6 +76,8 @@ def evaluate(function: str, answer: str, info: str) -> Finding:
     Raises:
         MemoryError: nothing is known about the answer.
     """
+    if len(answer) > MAX_CHARACTERS:
+        return WRONG
     try:
         found = FUNCTIONS[function](answer, info)
     except MemoryError:

@@ -80,6 +80,11 @@ async def test_a_folder_without_filters_is_refused(tmp_path):
         await Ether0({"filters_dir": str(tmp_path)}).start()
 
 
+async def test_a_chain_that_is_too_long_for_the_library_is_wrong():
+    async with Harness(Ether0) as env:
+        assert (await env.verify(row("product_eval", "CCCCO"), answer("C" * 20_000))).reward == 0.0
+
+
 class FakeRemotes:
     """ether0's prediction server: bearer token first, then what it is set to predict."""
 
