@@ -9,11 +9,12 @@ from pathlib import Path
 
 import msgspec
 
-from gymq.sandbox.interface import Limits, Program, ProgramSession, Sandbox, SandboxFailed, SessionEnded
+from gymq.sandbox.interface import MIB, Limits, Program, ProgramSession, Sandbox, SandboxFailed, SessionEnded
 
 _INTERPRETER = (Path(__file__).parent / "interpreter.py").read_bytes()
 _GRACE_S = 1.0  # for code to notice that its time is over; after that the interpreter is replaced
 _START_S = 30.0
+_ANSWER_BYTES = 8 * MIB  # six texts of `interpreter.MAX_TEXT` characters, of which JSON takes up to 12 bytes for each
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -34,12 +35,12 @@ class PythonSession:
     """Runs code in one interpreter, which is started at the first step and again after it was lost.
 
     Args:
-        limits: of the interpreter; that in seconds is for single programs and does not count.
+        limits: of the interpreter; those of time and output are for single programs and do not count.
     """
 
     def __init__(self, sandbox: Sandbox, limits: Limits) -> None:
         self._sandbox = sandbox
-        self._limits = dataclasses.replace(limits, time_s=None)
+        self._limits = dataclasses.replace(limits, time_s=None, output_bytes=_ANSWER_BYTES)
         self._session: ProgramSession | None = None
         self._lock = asyncio.Lock()
 

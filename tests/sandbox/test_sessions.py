@@ -36,9 +36,11 @@ async def test_output_of_child_processes_belongs_to_the_step(session: PythonSess
     assert (await session.run("1", 60)).stdout == ""
 
 
-async def test_long_output_is_cut_and_the_session_continues(session: PythonSession):
-    assert len((await session.run("print('x' * 10**6)", 60)).stdout) == 100_000
-    assert (await session.run("1 + 1", 60)).result == "2"
+@pytest.mark.parametrize("character", ["x", "\N{GRINNING FACE}", "\0"])
+async def test_long_output_is_cut_and_the_session_continues(session: PythonSession, character: str):
+    step = await session.run(f"text = {character!r} * 10**6\nprint(text)\ntext", 60)
+    assert (len(step.stdout), len(step.result or "")) == (100_000, 100_000), step.error
+    assert (await session.run("len(text)", 60)).result == "1000000"
 
 
 @pytest.mark.parametrize(
