@@ -121,6 +121,23 @@ HOARDS = {
             open(name, 'w').close(); os.unlink(name)
         held = 200 if min(watching) >= 0 else 0
     """,
+    "locks on parts of a file": """
+        held = 0
+        with open('x', 'w') as file:
+            for number in range(1_500_000, 0, -1):
+                fcntl.lockf(file, fcntl.LOCK_EX, 1, 2 * number); held += 216 / 2**20
+            time.sleep(1.5)
+    """,
+    "locks that belong to no process": """
+        held = 0
+        with open('x', 'w') as file:
+            for number in range(1_500_000, 0, -1):
+                lock = struct.pack('=hhxxxxqqi4x', 1, 0, 2 * number, 1, 0)
+                try: fcntl.fcntl(file, 37, lock)  # F_OFD_SETLK
+                except OSError: break
+                held += 216 / 2**20
+            time.sleep(1.5)
+    """,
     "message queues": """
         held = 0
         for key in range(3000):
@@ -144,7 +161,7 @@ async def test_memory_is_limited_wherever_it_is(sandbox: LocalSandbox, hoard: st
     if hoard == "shared memory by name" and sandbox.describe().startswith("process"):
         pytest.skip("a program there reaches the machine's own /dev/shm")
     lines = "\n".join(line.removeprefix("        ") for line in HOARDS[hoard].splitlines())
-    code = f"import ctypes, mmap, os, socket, time\nlibc = ctypes.CDLL(None)\n{lines}\nprint(held)"
+    code = f"import ctypes, fcntl, mmap, os, socket, struct, time\nlibc = ctypes.CDLL(None)\n{lines}\nprint(held)"
     finished = await run_python(sandbox, code, LIMITS)
     assert finished.limit == "memory" or float(finished.stdout or 0) <= 128, finished
 

@@ -11,6 +11,8 @@ _SOCKET_BYTES = 256 * 1024
 _MAX_DESCRIPTORS = 256  # of a process
 _MOST_PASSES = 1000  # to stop those who start others and each other again
 _UNIX_SOCKETS = "/proc/net/unix"
+_LOCKS = "/proc/locks"
+_LOCK_BYTES = 256  # that the kernel takes for a lock on a part of a file, rounded up
 _QUEUES = ("/proc/net/tcp", "/proc/net/tcp6", "/proc/net/udp", "/proc/net/udp6")
 _DATAGRAM, _MOST_DATAGRAMS = b"0002", 11  # that wait in one socket, each from another one that may be closed by now
 _EMPTY_STATES = (b"05", b"06")  # FIN_WAIT2, TIME_WAIT: of a closed connection only the addresses are left
@@ -66,6 +68,16 @@ def socket_bytes(everybody: list[int]) -> int:
         in_network, unseen, queued = _network()
         sockets |= in_network
     return (len(sockets) + hidden + unseen) * _SOCKET_BYTES + queued
+
+
+def lock_bytes(everybody: list[int]) -> int:
+    """Return what the kernel holds for locks of these processes on parts of files, of which it limits no number."""
+    owners = {b"%d" % pid for pid in everybody}
+    try:
+        with open(_LOCKS, "rb") as file:
+            return _LOCK_BYTES * sum(line.split()[4] in owners for line in file if b": POSIX " in line)
+    except OSError:
+        return 0
 
 
 def pids() -> list[int]:

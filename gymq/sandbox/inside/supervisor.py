@@ -22,6 +22,7 @@ if TYPE_CHECKING:  # the import would take longer than the rest
 
 _PAUSE_S = 0.05  # between two looks
 _LEAST_PAUSE_S = 0.005
+_LOCKS_PAUSE_S = 1.0  # between two looks at locks: the kernel lets nobody lock anything meanwhile
 _PART = 10  # of the time at most one in so many is spent on looking
 _NICENESS = 5  # of programs, so that those who wait for them come first
 _WARNING_S = 1.0  # before a step's time is over, in which the program may end it by itself
@@ -161,6 +162,8 @@ class _Watch:
         self._clock_s = math.inf if spec.clock_s is None else spec.clock_s
         self._warn_at = math.inf
         self._warned = False
+        self._lock_bytes = 0
+        self._next_locks = time.monotonic() + _LOCKS_PAUSE_S
         self._began()
 
     def until_the_end(self) -> tuple[str | None, int | None]:
@@ -198,7 +201,11 @@ class _Watch:
         if self._own.seconds >= self._warn_at:
             self._warn_at, self._warned = math.inf, True
             os.kill(self._child, signal.SIGALRM)
-        if descendants.use_too_much_memory(everybody, spec.memory_bytes, descendants.socket_bytes(everybody)):
+        if time.monotonic() >= self._next_locks:
+            self._lock_bytes = descendants.lock_bytes(everybody)
+            self._next_locks = time.monotonic() + _LOCKS_PAUSE_S
+        unmapped = descendants.socket_bytes(everybody) + self._lock_bytes
+        if descendants.use_too_much_memory(everybody, spec.memory_bytes, unmapped):
             return "memory"
         if self._disk.is_full():
             return "disk"
