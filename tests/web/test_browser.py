@@ -190,6 +190,22 @@ async def test_a_run_grows_before_the_eyes(web: Web, run: str, page: Page) -> No
     await is_unharmed(page)
 
 
+@pytest.mark.parametrize("deep", ['{"a":' * 20_000 + "1" + "}" * 20_000, "[" * 200_000 + "]" * 200_000])
+async def test_a_call_that_is_nested_as_deeply_as_it_is_long_is_shown(
+    web: Web, run: str, page: Page, deep: str
+) -> None:
+    response = reply("found")
+    called = {"type": "function_call", "call_id": "a", "name": "look", "arguments": deep}
+    response["output"][:0] = [called, {"type": "function_call_output", "call_id": "a", "output": deep}]
+    await web.store(rollout(run, 0, response=response))
+    await page.open(f"{web.url}#/rollout/{run}/0/0")
+    await page.shows("look")
+    for _ in range(3):
+        await page.press("c")
+    await page.shows("arguments a")
+    await is_unharmed(page)
+
+
 @pytest.mark.nightly
 async def test_a_run_that_is_done_is_not_live_and_its_last_task_leads_nowhere(web: Web, run: str, page: Page) -> None:
     await web.announce(run, num_rollouts=2)

@@ -70,6 +70,15 @@ const pause = (ms, signal) => new Promise((done) => {
   signal.addEventListener("abort", () => { clearTimeout(timer); done(); }, { once: true });
 });
 
+// An error of the page itself would come again with each connection.
+function handle(handler, data) {
+  try {
+    handler(JSON.parse(data));
+  } catch (error) {
+    throw Object.assign(error, { isOfPage: true });
+  }
+}
+
 // Calls handlers[event](body) for each event until the stream ends (when `ends` names the last event) or is aborted.
 // A connection that breaks is made again.
 export async function listen(parts, handlers, signal, ends) {
@@ -92,13 +101,13 @@ export async function listen(parts, handlers, signal, ends) {
           const lines = event.split("\n");
           const name = lines.find((line) => line.startsWith("event: "))?.slice(7);
           const data = lines.find((line) => line.startsWith("data: "))?.slice(6);
-          if (name && data && handlers[name]) handlers[name](JSON.parse(data));
+          if (name && data && handlers[name]) handle(handlers[name], data);
           if (name && name === ends) return;
         }
       }
     } catch (error) {
       if (signal.aborted || error.name === "AbortError") return;
-      if (error instanceof Refused && error.status >= 400 && error.status < 500) throw error;
+      if (error.isOfPage || (error instanceof Refused && error.status >= 400 && error.status < 500)) throw error;
     }
     handlers.away?.();
     await pause(wait, signal);

@@ -5,6 +5,7 @@ import { image, plain, rich } from "./rich.js";
 
 const INLINE = 90; // characters of a value that is shown on one line
 const MOST = 100; // entries that are shown at once
+const OPEN_LEVELS = 12; // that are open at first
 const LANGUAGES = { code: "python", python: "python", script: "python", program: "python", source: "python", cell: "python",
   command: "bash", cmd: "bash", bash: "bash", shell: "bash", sql: "sql", query: "sql", patch: "diff", diff: "diff", latex: "latex", html: "html" };
 
@@ -15,6 +16,7 @@ export function oneLine(value, limit = INLINE) {
   const written = (part) => {
     if (left < 0) return null;
     if (part === null || typeof part !== "object") return typeof part === "string" && part.length > left ? null : take(JSON.stringify(part) ?? "null");
+    if (take("[]") === null) return null; // before what is inside: it may be nested as deeply as it is long
     const isList = Array.isArray(part);
     const inside = [];
     for (const [name, entry] of isList ? part.entries() : Object.entries(part)) {
@@ -40,20 +42,20 @@ function scalar(value, name) {
   return el("span", { class: "json-string" }, JSON.stringify(value));
 }
 
-export function tree(value, name, isOpen = true) {
+export function tree(value, name, isOpen = true, level = 0) {
   const label = name === undefined ? null : el("span", { class: "json-name" }, `${name}: `);
   if (value === null || typeof value !== "object") return el("div", { class: "json" }, label, scalar(value, name));
   const line = oneLine(value);
   if (line !== null) return el("div", { class: "json" }, label, el("span", { class: "json-string" }, line));
   const entries = Array.isArray(value) ? [...value.entries()] : Object.entries(value);
   const size = Array.isArray(value) ? `[${entries.length}]` : `{${entries.length}}`;
-  return folded(el("span", null, label, el("span", { class: "quiet" }, size)), () => listed(entries), { class: "json", open: isOpen });
+  return folded(el("span", null, label, el("span", { class: "quiet" }, size)), () => listed(entries, level + 1), { class: "json", open: isOpen && level < OPEN_LEVELS });
 }
 
-function listed(entries) {
+function listed(entries, level) {
   const box = el("div", { class: "json-inside" });
   const more = (from) => {
-    box.append(...entries.slice(from, from + MOST).map(([name, entry]) => tree(entry, name, entries.length <= 12)));
+    box.append(...entries.slice(from, from + MOST).map(([name, entry]) => tree(entry, name, entries.length <= 12, level)));
     if (entries.length <= from + MOST) return;
     const button = el("button", { type: "button", class: "more", onclick: () => { button.remove(); more(from + MOST); } }, `${(entries.length - from - MOST).toLocaleString("en")} more`);
     box.append(button);
