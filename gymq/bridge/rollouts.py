@@ -96,6 +96,7 @@ class Rollouts:
         self._queue_timeout_s = queue_timeout_s
         self._next_index = 0
         self._waiting: dict[RolloutId, _Waiting] = {}
+        self._num_cancelling = 0  # rollouts that no client waits for, and whose cancellation is not stored yet
         # Tasks with keys for which no request waits, such as those of an earlier bridge.
         self._queued: dict[RolloutId, _TaskIdentity] = {}
         self._fetching = asyncio.Semaphore(MOST_FETCHED_AT_ONCE)
@@ -129,7 +130,7 @@ class Rollouts:
         self._stopped = True
         for task in list(self._background):
             task.cancel()
-        unfinished = any(run == self.run for run, _, _ in self._waiting)
+        unfinished = self._num_cancelling or any(run == self.run for run, _, _ in self._waiting)
         for waiting in self._waiting.values():
             waiting.fail(BridgeError(503, "shutting_down", "the bridge is shutting down"))
         if unfinished:
@@ -183,7 +184,8 @@ class Rollouts:
             if at.run == self.run and self._waiting.pop(at, None) is not None and not self._stopped:
                 if waiting.submitting is not None:
                     waiting.submitting.cancel()
-                self._in_background(self._cancel(self.run, at.task_index))
+                self._num_cancelling += 1
+                self._in_background(self._cancel_one(at))
             raise
 
     def _begin(self, at: RolloutId, row: bytes, asked: _TaskIdentity) -> _Waiting:
@@ -283,6 +285,10 @@ class Rollouts:
                 if at.run == self.keyed_run:
                     self._queued[at] = waiting.asked  # its task stays, for a request that repeats the key
                     del self._waiting[at]
+
+    async def _cancel_one(self, at: RolloutId) -> None:
+        await self._cancel(self.run, at.task_index)
+        self._num_cancelling -= 1
 
     async def _cancel(self, run: str, task_index: int | None) -> None:
         """Cancel a rollout, or all of the run; agents skip queued tasks when they reach them."""

@@ -135,6 +135,26 @@ async def test_large_bodies_are_read_as_memory_allows(client: Client, world: Wor
     assert budget._free == most
 
 
+async def test_a_bridge_that_stops_while_its_clients_hang_up_leaves_nothing_running(
+    client: Client, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.engine.turn = lambda body: asyncio.sleep(3600, say("too late"))
+    asking = asyncio.create_task(client.run(world.row()))
+    await until(lambda: world.engine.requests)
+    assert world.bridge is not None
+    rollouts = world.bridge.rollouts
+    mark = rollouts._queue.mark_cancelled
+
+    async def slow(run: str, task_index: int | None) -> None:
+        await (mark(run) if task_index is None else asyncio.sleep(3600))
+
+    monkeypatch.setattr(rollouts._queue, "mark_cancelled", slow)
+    asking.cancel()
+    await until(lambda: not rollouts.num_waiting)
+    await rollouts.stop()
+    await until(lambda: world.engine.num_dropped == 1)
+
+
 async def test_a_bridge_that_was_killed_leaves_nothing_running(client: Client, world: World) -> None:
     """The next bridge of its name cancels what no client waits for."""
     world.engine.turn = lambda body: asyncio.sleep(3600, say("too late"))
