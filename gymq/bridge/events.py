@@ -160,7 +160,9 @@ def _part_events(part: Body, where: Body) -> Iterator[Body]:
     is_refusal = part["type"] == "refusal"
     field, kind = ("refusal", "response.refusal") if is_refusal else ("text", "response.output_text")
     extra: Body = {} if is_refusal else {"logprobs": []}
-    yield {"type": "response.content_part.added", **where, "part": {**part, field: ""}}
-    yield {"type": f"{kind}.delta", **where, "delta": part[field], **extra}
-    yield {"type": f"{kind}.done", **where, field: part[field], **extra}
+    has_text = field in part  # an image has none
+    yield {"type": "response.content_part.added", **where, "part": {**part, field: ""} if has_text else part}
+    if has_text:
+        yield {"type": f"{kind}.delta", **where, "delta": part[field], **extra}
+        yield {"type": f"{kind}.done", **where, field: part[field], **extra}
     yield {"type": "response.content_part.done", **where, "part": part}

@@ -189,6 +189,14 @@ async def events_of(client: Client, path: str, body: Any) -> list[tuple[str, Any
     return found
 
 
+async def test_an_image_of_a_reply_is_streamed_whole(client: Client, model: Scripted) -> None:
+    image = {"type": "input_image", "image_url": "data:image/png;base64,AA=="}
+    model.answer = {**reply("x"), "output": [{"type": "message", "role": "assistant", "content": [image]}]}
+    events = await events_of(client, "/v1/responses", {"input": "x", "stream": True})
+    assert [event["part"] for _, event in events if "part" in event] == [image, image]
+    assert events[-1][0] == "response.completed"
+
+
 async def test_messages_are_streamed_as_anthropic_does(client: Client) -> None:
     events = await events_of(client, "/v1/messages", ANTHROPIC | {"stream": True})
     assert [name for name, _ in events] == [
