@@ -168,7 +168,7 @@ def exact_record(outcome: Outcome) -> bytes:
     try:
         msgspec.json.decode(outcome.row)
         fields["row"] = msgspec.Raw(outcome.row)
-    except (msgspec.DecodeError, UnicodeDecodeError):
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         fields["row"] = outcome.row.decode("utf-8", "backslashreplace")
     return to_json(fields)
 

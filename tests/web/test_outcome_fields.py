@@ -62,3 +62,5 @@ def test_the_exact_record_has_the_row_as_an_object() -> None:
     broken = failure("r", 0)
     broken.row = b"\xff"
     assert msgspec.json.decode(exact_record(broken))["row"] == "\\xff"
+    broken.row = b"[" * 20_000 + b"]" * 20_000
+    assert msgspec.json.decode(exact_record(broken))["row"] == broken.row.decode()
