@@ -67,11 +67,12 @@ class Listener:
             OSError: it cannot be listened on.
         """
         found = await self._loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = dict.fromkeys((family, address) for family, *_, address in found)
         absent: OSError | None = None
         opened = 0
-        for family, *_, address in dict.fromkeys(found):
+        for family, address in addresses:
             try:
-                listening = _bound(family, address)
+                listening = _bound(family, address, is_only=len(addresses) == 1)
             except OSError as error:
                 if error.errno not in _ABSENT:
                     raise
@@ -180,14 +181,18 @@ def _abort(transport: Any) -> None:
     transport.abort()
 
 
-def _bound(family: int, address: Any) -> socket.socket:
-    """Return a listening socket."""
+def _bound(family: int, address: Any, *, is_only: bool) -> socket.socket:
+    """Return a listening socket.
+
+    Args:
+        is_only: whether no other one listens at the port; then `::` means all addresses, those of IPv4 too.
+    """
     made = socket.socket(family, socket.SOCK_STREAM)
     try:
         made.setblocking(False)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if is_only else 1)
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # connections inherit it
         made.bind(address)
         made.listen(BACKLOG)

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import yaml
 
+from gymq.cluster.server.address import bracketed
 from gymq.config import Config, Instance, add_addresses, load
 from gymq.protocol.instances import SERVER_TYPE_OF, Kind
 
@@ -36,7 +37,7 @@ class InstanceAddress:
 
     @property
     def url(self) -> str:
-        return f"http://{self.host}:{self.port}"
+        return f"http://{bracketed(self.host)}:{self.port}"
 
 
 class Directory:

@@ -7,7 +7,7 @@ import pytest
 import yaml
 from omegaconf import OmegaConf
 
-from gymq.bridge.directory import config_body
+from gymq.bridge.directory import InstanceAddress, config_body
 
 from .engine import Body
 from .world import Client, World
@@ -38,6 +38,11 @@ def test_a_config_body_means_the_same_to_both_readers(read) -> None:
     body = config_body(ODD_NAMES)
     assert body.isascii()
     assert read(body) == ODD_NAMES
+
+
+def test_the_url_of_an_instance_has_brackets_around_an_address_of_ipv6() -> None:
+    place = InstanceAddress("asker", "agents", "simple_agent", "::1", 11001, {})
+    assert place.url == "http://[::1]:11001"
 
 
 async def test_the_head_server_answers_with_one_json_string(client: Client, world: World) -> None:

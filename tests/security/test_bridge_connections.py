@@ -21,6 +21,7 @@ from gymq.bridge.connections import Listener
 from tests.support.ports import free_port
 
 HOST = "127.0.0.1"
+HAS_IPV6 = os.path.exists("/proc/net/if_inet6")
 PATIENCE_S = 60.0
 POST = b"POST /run HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 BEGUN = {"nothing": b"", "half a header": POST, "half a body": POST + b"Content-Length: 9\r\n\r\n{"}
@@ -169,6 +170,20 @@ async def test_a_connection_that_is_served_or_was_is_kept(listening: Callable[[]
             await asyncio.wait_for(other.readexactly(1), PATIENCE_S)
         silent.close()
     writer.close()
+
+
+@pytest.mark.skipif(not HAS_IPV6, reason="this machine has no IPv6")
+async def test_all_addresses_of_ipv6_are_those_of_ipv4_too() -> None:
+    listener = Listener()
+    app = web.AppRunner(web.Application())
+    await app.setup()
+    assert app.server is not None
+    await listener.open(app.server, "::", 0)
+    for host in (HOST, "::1"):
+        _, writer = await asyncio.open_connection(host, listener.ports[0])
+        writer.close()
+    listener.close()
+    await app.cleanup()
 
 
 async def test_a_port_that_is_taken_and_one_that_is_free() -> None:

@@ -17,6 +17,7 @@ from gymq.cli.actions.collect import materialise_options
 from gymq.cli.actions.profile import profile_files
 from gymq.cli.shared.configuration import read_prompt
 from gymq.cli.shared.errors import UsageError
+from gymq.cluster.server.address import bracketed
 from gymq.data.datasets import Dataset
 from gymq.data.failure_status import RowFailed
 from gymq.data.jsonl import atomic_write
@@ -171,4 +172,4 @@ class _Instance(msgspec.Struct):
 
 def _reachable(host: str) -> str:
     """Return the address of a server that listens at `host`: no client can connect to all addresses."""
-    return {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, host)
+    return {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, bracketed(host))

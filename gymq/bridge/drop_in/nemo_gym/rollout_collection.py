@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Iterator
 from typing import Any
 
 from gymq.bridge.client import run_examples
+from gymq.cluster.server.address import bracketed
 
 
 class RolloutCollectionHelper:
@@ -17,4 +18,4 @@ class RolloutCollectionHelper:
     ) -> Iterator[Awaitable[tuple[dict[str, Any], dict[str, Any]]]]:
         """Return awaitables of `(row, result)` in the order in which results arrive, failed rows last."""
         host = "127.0.0.1" if head_server_config.host in ("0.0.0.0", "::") else head_server_config.host
-        return run_examples(f"http://{host}:{head_server_config.port}", examples, limit=semaphore)
+        return run_examples(f"http://{bracketed(host)}:{head_server_config.port}", examples, limit=semaphore)
