@@ -478,6 +478,34 @@ async def test_a_table_is_read_in_parts_and_grows_with_its_run(
     assert (await web.get(f"runs/{run}/table"))["num_read"] == 6
 
 
+async def test_a_run_that_was_deleted_and_begun_again_shows_no_old_rollouts(web: Web, run: str) -> None:
+    await web.store(*(rollout(run, task, text="old", row={"old": 1}) for task in range(3)))
+    assert (await web.get(f"runs/{run}/table"))["num_read"] == 3
+    await streams.delete_run(web.world.bus.js, run)
+    await web.store(rollout(run, 1, text="new"))
+    page = await web.get(f"runs/{run}/table")
+    assert [(row["task_index"], row["words"]) for row in page["rows"]] == [(1, "new")]
+    assert page["columns"] == ["row.answer"]
+
+
+async def test_of_a_larger_run_the_first_rollouts_count_as_all(
+    web: Web, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_index, "MOST_ROWS", 2)
+    await web.store(*(rollout(run, task) for task in range(4)))
+    for part in ("table", "tasks", "charts", "failing", f"compared/{run}"):
+        for _ in range(2):
+            assert (await web.get(f"runs/{run}/{part}"))["is_whole"] is True
+    assert (await web.get(f"runs/{run}/table"))["num_read"] == 2
+
+
+async def test_rewards_beyond_what_statistics_count_have_no_mean(web: Web, run: str) -> None:
+    await web.store(rollout(run, 0, reward=1.7e308), rollout(run, 0, 1, reward=1.7e308))
+    (task,) = (await web.get(f"runs/{run}/tasks"))["tasks"]
+    assert (task["mean"], task["rollouts"]) == (None, [[0, 1.7e308], [1, 1.7e308]])
+    assert (await web.get(f"runs/{run}/compared/{run}"))["tasks"][0]["difference"] is None
+
+
 async def test_a_failure_that_was_replaced_is_not_in_the_table(web: Web, run: str) -> None:
     await web.store(failure(run, 0, retryable=True))
     assert (await web.get(f"runs/{run}/table"))["rows"][0]["reward"] is None

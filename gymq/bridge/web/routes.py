@@ -163,8 +163,8 @@ class WebRoutes:
             raise invalid(f"more: {MOST_MORE + 2} runs at most are compared")
         others = [run_named(name) for name in (request.match_info["other"], *more)]
         sort = choice(query, "sort", "task", "worse", "better")
-        skip = given(query, "skip", index) or 0
-        return _answer(await self._indexes.comparison(run_of(request), others, sort, skip))
+        skip, around = given(query, "skip", index) or 0, given(query, "around", index)
+        return _answer(await self._indexes.comparison(run_of(request), others, sort, skip, around=around))
 
     async def charts(self, request: web.Request) -> web.Response:
         return _answer(await self._indexes.charts(run_of(request)))

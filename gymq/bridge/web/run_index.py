@@ -1,7 +1,7 @@
 """The rollouts of a run as short rows in memory: for sorting, for tasks at a glance, and for comparing two runs.
 
 A run is read once, a second at a time, and then only what is new in it. What is asked before all of it is read is
-answered from what is known so far, and says so.
+answered from what is known so far, and says so. Of a larger run the first `MOST_ROWS` rollouts count as all.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from gymq.bridge.web.run_charts import RunCharts, run_charts
 from gymq.bus import Bus
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.stats.intervals import Estimate, paired_difference
+from gymq.stats.sums import is_usable
 
 READ_S = 0.6  # of one request
 READ_BATCH = 256
@@ -187,12 +188,20 @@ class RunIndexes:
         return failure_groups(rows, is_whole=is_whole)
 
     async def comparison(
-        self, left: str, others: Sequence[str], sort: str, skip: int, limit: int = TASKS_PAGE
+        self,
+        left: str,
+        others: Sequence[str],
+        sort: str,
+        skip: int = 0,
+        limit: int = TASKS_PAGE,
+        *,
+        around: int | None = None,
     ) -> RunComparison:
         """Return runs task by task: by index, or those first for which the second run is worse or better.
 
         Args:
             others: the runs beside `left`, at least one.
+            around: a task; it, the one before and the one after are all that is listed.
 
         Raises:
             BusError, BadToken
@@ -209,6 +218,9 @@ class RunIndexes:
         if sort != "task":
             sign = -1 if sort == "better" else 1
             pairs.sort(key=lambda pair: (pair.difference is None, sign * (pair.difference or 0.0), pair.task_index))
+        if around is not None:
+            at = next((number for number, pair in enumerate(pairs) if pair.task_index == around), len(pairs))
+            skip, limit = max(0, at - 1), 3 if at else 2
         return RunComparison(
             [_run_difference(run, of_left, tasks) for run, tasks in zip(others, beside, strict=True)],
             len(pairs),
@@ -222,12 +234,10 @@ class RunIndexes:
         Raises:
             BusError, BadToken
         """
-        num_read = -1
         while True:
             rows, is_whole = await self._read(run)
-            if is_whole or len(rows) == num_read:
+            if is_whole:
                 return _sorted(rows, "task", is_descending=False), _tasks(rows)
-            num_read = len(rows)
 
     async def _read(self, run: str) -> tuple[list[RolloutRow], bool]:
         """Return the rows that are known after reading on for a while, and whether they are all there are."""
@@ -237,15 +247,26 @@ class RunIndexes:
             self._kept.popitem(last=False)
         async with index.lock:
             is_whole = await self._read_on(run, index)
+            if is_whole and await self._is_outdated(run, index):
+                index.rows.clear()
+                index.columns.clear()
+                is_whole = await self._read_on(run, index)
         return list(index.rows.values()), is_whole
+
+    async def _is_outdated(self, run: str, index: _Index) -> bool:
+        """Return whether the oldest row is of a rollout that is stored no more: the run was deleted since."""
+        oldest = next(iter(index.rows), None)
+        return oldest is not None and await self._store.find(run, *oldest) is None
 
     async def _read_on(self, run: str, index: _Index) -> bool:
         give_up = time.monotonic() + READ_S
         rows = index.rows
         after = max((one.position for one in rows.values()), default=0)
         number = 0
+        if len(rows) >= MOST_ROWS:
+            return True
         async for sequence, outcome in self._store.read(run, after=after, batch=READ_BATCH):
-            if (number and time.monotonic() > give_up) or len(rows) >= MOST_ROWS:
+            if number and time.monotonic() > give_up:
                 return False
             # A failure that was replaced goes, so that the newest stays the last.
             rows.pop((outcome.task_index, outcome.rollout_index), None)
@@ -253,6 +274,8 @@ class RunIndexes:
             new = [name for name in read.details if name not in index.columns]
             index.columns.update(dict.fromkeys(new[: MOST_COLUMNS - len(index.columns)]))
             number += 1
+            if len(rows) >= MOST_ROWS:
+                return True
             if number % YIELD_EVERY == 0:
                 await asyncio.sleep(0)
         return True
@@ -285,7 +308,7 @@ def _tasks(rows: Iterable[RolloutRow]) -> list[TaskRow]:
 
 
 def _task(task_index: int, rows: list[RolloutRow]) -> TaskRow:
-    rewards = [one.reward for one in rows if one.reward is not None]
+    rewards = [one.reward for one in rows if one.reward is not None and is_usable(one.reward)]
     return TaskRow(
         task_index=task_index,
         prompt=rows[0].prompt,

@@ -4,7 +4,7 @@ import { get } from "./api.js";
 import { curveOf, histograms, passCurve } from "./chart.js";
 import { configurationDifferences } from "./configuration.js";
 import { address, el, link, show } from "./dom.js";
-import { count, decimals, percent } from "./format.js";
+import { count, decimals, leftOut, percent } from "./format.js";
 import { bind } from "./keys.js";
 import { transcript } from "./rollout.js";
 import { dots, scaleOf } from "./tasks.js";
@@ -25,7 +25,7 @@ export async function compareView(main, runs, query, signal) {
       el("section", { class: "card" }, titled(agent, "rewards", ""), histograms(known.map(([run, view]) => ({ name: run, bars: view.histograms[agent] })))));
   };
   show(main,
-    el("section", { class: "card" }, el("h1", null, "Side by side"), paired, numbers(agents, runs, views)),
+    el("section", { class: "card" }, el("h1", null, "Side by side"), leftOut(views) && el("p", { class: "quiet" }, leftOut(views)), paired, numbers(agents, runs, views)),
     list, set,
     agents.map(drawings));
   configurationDifferences(set, runs, signal).catch((error) => { if (error.name !== "AbortError") show(set, el("p", { class: "bad" }, error.message)); });
@@ -105,17 +105,10 @@ export async function compareRollout(main, left, right, task, rollout, query, si
     }
   };
   const besides = async () => {
-    const others = [];
-    for (let skip = 0; ; skip += TASKS) {
-      const found = await get(["runs", left, "compared", right], { sort, skip }, signal).catch(() => null);
-      if (!found) return [];
-      others.push(...found.tasks);
-      const at = others.findIndex((pair) => pair.task_index === task);
-      if ((at >= 0 && at + 1 < others.length) || others.length >= found.num_tasks || !found.tasks.length) {
-        const to = (pair, text, rel) => (pair ? el("a", { class: "button", rel, href: address(["compare", left, right, pair.task_index, pair.left.rollouts[0][0]], { sort }) }, text) : null);
-        return at < 0 ? [] : [to(others[at - 1], "previous task", "prev"), to(others[at + 1], "next task", "next"), el("span", { class: `number ${others[at].difference > 0 ? "good" : "bad"}` }, `difference ${signed(others[at].difference)}`)];
-      }
-    }
+    const { tasks: around } = await get(["runs", left, "compared", right], { sort, around: task }, signal).catch(() => ({ tasks: [] }));
+    const at = around.findIndex((pair) => pair.task_index === task);
+    const to = (pair, text, rel) => (pair ? el("a", { class: "button", rel, href: address(["compare", left, right, pair.task_index, pair.left.rollouts[0][0]], { sort }) }, text) : null);
+    return at < 0 ? [] : [to(around[at - 1], "previous task", "prev"), to(around[at + 1], "next task", "next"), el("span", { class: `number ${around[at].difference > 0 ? "good" : "bad"}` }, `difference ${signed(around[at].difference)}`)];
   };
   const to = (text, index) => el("a", { class: "button", href: address(["compare", left, right, task, index], { sort }) }, text);
   const [a, b, around] = await Promise.all([side(left), side(right), besides()]);

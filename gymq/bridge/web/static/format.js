@@ -1,5 +1,11 @@
 // Quantities as people read them.
 
+const MOST_LISTED = 50000; // rollouts of a run, as in `run_index.py`
+
+// What lists, tasks and charts leave out of runs, in words; null if it is nothing.
+export const leftOut = (views) => (views.some((view) => view.num_stored > MOST_LISTED)
+  ? `lists, tasks and charts show the first ${count(MOST_LISTED)} rollouts of a run` : null);
+
 export const count = (number) => (number === null || number === undefined ? "–" : Number(number).toLocaleString("en"));
 
 export function decimals(number, digits = 3) {

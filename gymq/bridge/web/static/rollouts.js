@@ -35,7 +35,7 @@ export function rolloutList(box, run, query, { agents, failures }, signal) {
         el("span", { class: "quiet" }, found.num_matching ? `${count(skip + 1)} to ${count(last)} of ${count(found.num_matching)}` : found.num_read ? "none matches" : "no rollouts yet",
           found.num_matching < found.num_read ? `, among ${count(found.num_read)}` : ""),
         found.is_whole ? null : el("span", { class: "quiet" }, `${count(found.num_read)} read so far …`));
-      if (found.is_whole || found.num_read >= 50000 || signal.aborted) return;
+      if (found.is_whole || signal.aborted) return;
       await new Promise((done) => { setTimeout(done, AGAIN_MS); });
     }
   };

@@ -5,7 +5,7 @@ import { get, listen } from "./api.js";
 import { chartList } from "./charts.js";
 import { configurationView } from "./configuration.js";
 import { address, el, link, show } from "./dom.js";
-import { count, decimals, percent, seconds, time } from "./format.js";
+import { count, decimals, leftOut, percent, seconds, time } from "./format.js";
 import { failureList } from "./failures.js";
 import { bind } from "./keys.js";
 import { rolloutList } from "./rollouts.js";
@@ -27,7 +27,7 @@ export async function runView(main, run, query, signal, live) {
   const hand = el("section", { class: "card", hidden: true });
   show(main, head, hand, el("div", { class: "tabbed" }, tabs, body));
   const rate = new Rate();
-  let again = null, isStale = false, numRead = 0, newest = null;
+  let again = null, isStale = false, isDrawing = false, numRead = 0, newest = null;
 
   // Each draws into the body and returns a function that draws it again with what is new.
   const parts = {
@@ -44,7 +44,7 @@ export async function runView(main, run, query, signal, live) {
     state.hidden = false;
     state.className = `badge ${view.state}`;
     state.textContent = view.state;
-    since.textContent = startOf(view);
+    since.textContent = [startOf(view), leftOut([view])].filter(Boolean).join("; ");
     drawNumbers(numbers, view, rate);
     newest = view;
     const failures = Object.values(view.overview.failures).reduce((sum, one) => sum + one, 0);
@@ -63,10 +63,13 @@ export async function runView(main, run, query, signal, live) {
   };
   bind(keysOf(body), signal);
   look().catch(() => {});
-  const timer = setInterval(() => {
+  const timer = setInterval(async () => {
     look().catch(() => {});
-    if (isStale) again(newest);
+    if (!isStale || isDrawing) return;
+    isDrawing = true;
     isStale = false;
+    await again(newest);
+    isDrawing = false;
   }, AGAIN_MS);
   signal.addEventListener("abort", () => clearInterval(timer));
   await listen(["runs", run, "live"], { run: (view) => { live(["queued", "running"].includes(view.state)); draw(view); }, away: () => live(false) }, signal);

@@ -100,7 +100,8 @@ async function compared(run, other, query) {
   if (query.more) throw new Refused(404, "an export compares two runs at a time; gymq view compares more");
   const found = await file(`compared-${a}-${b}`);
   const sorted = query.sort === "task" ? found.tasks : found.tasks.toSorted(by((pair) => pair.difference, query.sort === "better"));
-  return { ...found, tasks: page(sorted, query, TASKS) };
+  const at = sorted.findIndex((pair) => pair.task_index === query.around);
+  return { ...found, tasks: query.around === undefined ? page(sorted, query, TASKS) : sorted.slice(Math.max(0, at - 1), at + 2) };
 }
 
 function neighbours(rows, task, rollout, query) {
