@@ -51,14 +51,11 @@ def usage_from_chat(usage: Mapping[str, Any] | None) -> dict[str, Any] | None:
         return None
     cached = _detail(usage, "prompt_tokens_details", "cached_tokens")
     reasoning = _detail(usage, "completion_tokens_details", "reasoning_tokens")
-    output = usage.get("completion_tokens")
-    return _usage(
-        usage["prompt_tokens"],
-        _first_alias(usage) if cached is None else cached,
-        usage["total_tokens"] - usage["prompt_tokens"] if output is None else output,
-        usage.get("reasoning_tokens") if reasoning is None else reasoning,
-        usage["total_tokens"],
-    )
+    reasoning = usage.get("reasoning_tokens") if reasoning is None else reasoning
+    prompt, output, total = usage["prompt_tokens"], usage.get("completion_tokens"), usage["total_tokens"]
+    if output is None or total == prompt + output + (reasoning or 0):  # xAI counts reasoning apart from the output
+        output = total - prompt
+    return _usage(prompt, _first_alias(usage) if cached is None else cached, output, reasoning, total)
 
 
 def _usage(input_: int, cached: int | None, output: int, reasoning: int | None, total: int) -> dict[str, Any]:

@@ -85,5 +85,12 @@ def test_reasoning_tokens_are_found_at_the_top() -> None:
     assert usage_from_chat({**CHAT, "reasoning_tokens": 2}) == usage(7, 3, 11, None, 2)
 
 
+def test_reasoning_that_is_counted_apart_is_output() -> None:
+    given = {"prompt_tokens": 32, "completion_tokens": 9, "total_tokens": 135}
+    details = {"completion_tokens_details": {"reasoning_tokens": 94}}
+
+    assert usage_from_chat({**given, **details}) == usage(32, 103, 135, None, 94)
+
+
 def test_no_usage_stays_none() -> None:
     assert usage_from_chat(None) is None
