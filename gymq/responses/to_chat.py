@@ -108,7 +108,7 @@ def _other_message(item: Item) -> dict[str, Any] | None:
         case "function_call" | "reasoning":
             return None
         case "function_call_output":
-            content = _content(item["output"], ("input_text",), "output")
+            content = _content(item["output"], ("input_text", "input_image"), "output")
             return {"role": "tool", "tool_call_id": item["call_id"], "content": content}
     role = item["role"]
     if role == "assistant":

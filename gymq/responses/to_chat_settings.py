@@ -97,7 +97,7 @@ def _can_be_function(tool: Item) -> bool:
 
 
 def _tool_choice(choice: Mapping[str, Any], names: Container[str]) -> str | dict[str, Any]:
-    """Return the choice of one of the functions with these names; `auto` for that of another kind of tool."""
+    """Return the choice of one of the functions with these names; only the mode of that of another kind of tool."""
     if choice.get("type") in ("function", TOOL):
         name = choice.get("name")
         if name not in names:
@@ -106,7 +106,7 @@ def _tool_choice(choice: Mapping[str, Any], names: Container[str]) -> str | dict
     warn_once(
         f"a tool choice of type {str(choice.get('type'))[:MAX_NAME]!r} is dropped: chat can choose functions only"
     )
-    return "auto"
+    return "required" if choice.get("mode") == "required" else "auto"
 
 
 def _tool(tool: Item, *, strict: bool) -> dict[str, Any]:

@@ -118,7 +118,7 @@ def test_chat_shaped_history_is_understood() -> None:
         ({"role": "user", "content": [{"type": "input_audio", "input_audio": {}}]}, "input[1].content[0].type"),
         ({"role": "user", "content": [{"type": "input_image", "file_id": "f"}]}, "input[1].content[0].file_id"),
         ({"role": "assistant", "content": [{"type": "input_image", "image_url": "u"}]}, "input[1].content[0].type"),
-        (output(value=[{"type": "input_image", "image_url": "u"}]), "input[1].output[0].type"),
+        (output(value=[{"type": "input_file", "file_id": "f"}]), "input[1].output[0].type"),
     ],
 )
 def test_what_chat_cannot_say_is_unsupported(item: dict[str, Any], path: str) -> None:
@@ -126,6 +126,13 @@ def test_what_chat_cannot_say_is_unsupported(item: dict[str, Any], path: str) ->
         messages(user("a"), item)
 
     assert caught.value.path == path
+
+
+def test_a_tool_may_answer_with_a_picture() -> None:
+    [message] = messages(output("c1", [{"type": "input_text", "text": "A"}, {"type": "input_image", "image_url": "u"}]))
+
+    picture = {"type": "image_url", "image_url": {"url": "u", "detail": "auto"}}
+    assert message["content"] == [{"type": "text", "text": "A"}, picture]
 
 
 def test_a_call_of_another_tool_is_one_of_a_function() -> None:
@@ -253,6 +260,12 @@ def test_the_choice_of_a_tool_names_its_function(name: str) -> None:
     kind = "custom" if name == "say" else "function"
     sent = settings(tools=[tool("f"), {"type": "custom", "name": "say"}], tool_choice={"type": kind, "name": name})
     assert sent["tool_choice"] == {"type": "function", "function": {"name": name}}
+
+
+@pytest.mark.parametrize(("mode", "sent"), [("required", "required"), ("auto", "auto")])
+def test_of_a_choice_among_some_tools_the_mode_is_left(mode: str, sent: str) -> None:
+    allowed = {"type": "allowed_tools", "mode": mode, "tools": [{"type": "function", "name": "f"}]}
+    assert settings(tools=[tool("f"), tool("g")], tool_choice=allowed)["tool_choice"] == sent
 
 
 def test_of_a_tool_what_is_null_is_left_out() -> None:
