@@ -20,7 +20,7 @@ MAX_SHAPES = 1024
 """Shapes of conversations that are remembered of a template."""
 
 _LEADING_ROLES = ("system", "developer")
-_SAID = ("content", "reasoning", "reasoning_content")
+_REASONING = ("reasoning", "reasoning_content")
 
 
 def last_sampled(messages: Sequence[Mapping[str, Any]]) -> int | None:
@@ -32,12 +32,15 @@ def last_sampled(messages: Sequence[Mapping[str, Any]]) -> int | None:
 
 
 def silent(message: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a reply of the same form that says nothing, so that none of its words looks like the end of a turn."""
-    said = {name: "-" if name in _SAID and part else part for name, part in message.items()}
-    if not message.get("tool_calls"):
-        return said
-    calls = [{**call, "function": {**call["function"], "arguments": "{}"}} for call in message["tool_calls"]]
-    return {**said, "tool_calls": calls}
+    """Return a message of the same form that says nothing, so that none of its words looks like the end of a turn.
+
+    It has no reasoning, which templates leave out of a reply as soon as a user has answered it.
+    """
+    said = {name: part for name, part in message.items() if name not in _REASONING}
+    if not said.get("tool_calls"):
+        return {**said, "content": "-"}
+    calls = [{**call, "function": {**call["function"], "arguments": "{}"}} for call in said["tool_calls"]]
+    return {**said, "content": "-" if said.get("content") else said.get("content"), "tool_calls": calls}
 
 
 class ReplyEnd(NamedTuple):

@@ -147,16 +147,13 @@ def test_how_a_template_ends_replies(before: str, after: str, followed: str, fou
     assert ends_itself(tokens(before), tokens(after), tokens(followed), {END, SEMICOLON}) is found
 
 
-def test_a_silent_reply_has_the_form_of_the_reply():
+def test_a_silent_reply_has_the_form_of_the_reply_without_its_reasoning():
     call = {"id": "c", "type": "function", "function": {"name": "write", "arguments": '{"text": "<end>"}'}}
+    quiet = [{**call, "function": {"name": "write", "arguments": "{}"}}]
     reply = {"role": "assistant", "content": None, "reasoning": "<end>", "tool_calls": [call]}
-    assert silent(reply) == {
-        "role": "assistant",
-        "content": None,
-        "reasoning": "-",
-        "tool_calls": [{"id": "c", "type": "function", "function": {"name": "write", "arguments": "{}"}}],
-    }
-    assert silent({"role": "assistant", "content": "<end>"}) == {"role": "assistant", "content": "-"}
+    assert silent(reply) == {"role": "assistant", "content": None, "tool_calls": quiet}
+    assert silent({**reply, "content": "<end>"}) == {"role": "assistant", "content": "-", "tool_calls": quiet}
+    assert silent({"role": "assistant", "content": "", "reasoning": "<end>"}) == {"role": "assistant", "content": "-"}
 
 
 def test_a_conversation_is_shortened_to_its_head_and_what_is_new():
