@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import random
 import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from gymq.bus.client import MendedClient
-from gymq.bus.connection import BusError, Connection
+from gymq.bus.connection import BusError, Connection, Denied
 from gymq.bus.jetstream import JetStream
 
 log = logging.getLogger("gymq.bus")
 
-READ_AGAIN_S = 1.0
+READ_AGAIN_S = 1.0  # after the first time without an answer; the pause doubles up to the longest
+LONGEST_PAUSE_S = 5.0
 
 T = TypeVar("T")
 
@@ -34,14 +36,19 @@ class Bus(Connection):
             hint: what the caller's user does to resume, for the error.
 
         Raises:
+            Denied: this user may not read it.
             BusError: the connection is closed for good, or there was no answer within `patience_s`.
         """
         give_up = time.monotonic() + patience_s
+        pause_s = READ_AGAIN_S
         while True:
             try:
                 return await read()
+            except Denied:
+                raise
             except BusError as error:
                 if self.lost.is_set() or time.monotonic() > give_up:
                     raise BusError(f"{error}; {hint}" if hint else str(error)) from None
-                log.warning("%s; reading again in %g s", error, READ_AGAIN_S)
-            await asyncio.sleep(READ_AGAIN_S)
+                log.warning("%s; reading again in up to %g s", error, pause_s)
+            await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))
+            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
