@@ -120,6 +120,17 @@ async def test_a_large_request_is_sent_when_those_before_it_have_arrived(bus: Bu
         assert await bus.large_bodies.encode_when_room(lambda: whole) == (whole, len(whole))  # nothing is held any more
 
 
+async def test_a_large_request_may_take_as_long_as_any_other(
+    bus: Bus, other_bus: Bus, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bus, "max_body_bytes", 1000)
+    replica = ScriptedReplica(other_bus, f"{run}-w")
+    await replica.serve(run)
+    for size in (0, 10_000):
+        await call(Calls(bus), run, ask(timeout_s=20_000.0, text="x" * size))
+    assert min(replica.time_left) > 10_000.0
+
+
 async def test_a_large_request_that_finds_no_room_ends_at_its_deadline(bus: Bus, run: str) -> None:
     bus.large_bodies = LargeBodies(most_bytes=LARGE_BYTES)
     await bus.large_bodies.encode_when_room(lambda: LARGE)

@@ -379,6 +379,16 @@ async def test_a_drain_without_a_server_ends(own_bus: Bus, own_server: Any) -> N
     await own_server.start()
 
 
+async def test_callers_that_called_long_ago_are_forgotten(
+    bus: Bus, replica: ScriptedReplica, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "CALLER_S", -1.0)
+    for number in range(100):
+        await bus.publish(run, encode(ask()), reply=subjects.reply("test", "any", f"box{number}", "name"))
+    await until(lambda: len(replica.finished) == 100)
+    assert len(replica.service._callers) == 1
+
+
 async def test_calls_that_wait_for_others_are_counted_by_their_limit(bus: Bus, other_bus: Bus, run: str) -> None:
     replica = ScriptedReplica(other_bus, f"{run}-w")
     await replica.serve(run, limit=2)

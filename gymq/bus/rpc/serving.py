@@ -42,6 +42,7 @@ log = logging.getLogger("gymq.serving")
 ACCEPT_AFTER_S = 0.2  # calls answered sooner need no Accepted
 STOP_S = 5.0  # for handlers that are cancelled
 MOST_WAITING = 1024  # calls that wait in a process, or as many as may run if that is more
+BLOB_S = 3600.0  # that a request which is stored as a blob may wait: it is stored for so long (`blobs.CALL_TTL`)
 CALLER_S = 30.0  # without a call, and a process counts as a caller no more
 
 _decode_ping = Decoder(Ping)
@@ -115,9 +116,12 @@ class Service:
     @property
     def num_callers(self) -> int:
         """Processes that called lately."""
+        self._forget_callers()
+        return len(self._callers)
+
+    def _forget_callers(self) -> None:
         since = self._server.loop.time() - CALLER_S
         self._callers = {box: at for box, at in self._callers.items() if at >= since}
-        return len(self._callers)
 
     async def join(self) -> None:
         """Take calls, unless it already does or is leaving permanently."""
@@ -159,8 +163,11 @@ class Service:
         job = _Job(self, message.subject, reply, request, (message.headers or {}).get("traceparent", ""))
         now = self._server.loop.time()
         if reply:
-            self._callers[reply.split(".", 3)[2]] = now
-        job.deadline = now + getattr(request, "timeout_s", 3600.0)
+            box = reply.split(".", 3)[2]
+            if box not in self._callers:
+                self._forget_callers()
+            self._callers[box] = now
+        job.deadline = now + getattr(request, "timeout_s", BLOB_S)
         self._server.jobs[reply or id(job)] = job
         job.timer = self._server.loop.call_later(ACCEPT_AFTER_S, self._server.accept, job)
         self._waiting.append(job)
@@ -238,7 +245,7 @@ class Service:
             raise RolloutError(FailureClass.BAD_REQUEST, str(error)) from None
         except BusError as error:
             raise RolloutError(FailureClass.COMPONENT_FAILED, f"the request could not be fetched: {error}") from None
-        job.deadline = min(job.deadline, self._server.loop.time() + request.timeout_s)
+        job.deadline += request.timeout_s - BLOB_S
         self._server.accept(job)
         return request
 
