@@ -1,6 +1,8 @@
 """On a weight update, running rollouts continue, start over, or finish under the old version, as the push asks for."""
 
 import asyncio
+import math
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Any
@@ -9,7 +11,7 @@ import msgspec
 import pytest
 
 import gymq
-from gymq.bus import Bus
+from gymq.bus import Bus, connection
 from gymq.bus.discovery import ServiceListing, find_workers
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.serving import Server
@@ -449,6 +451,33 @@ async def test_a_rollout_that_crossed_an_update_starts_over_though_it_ends_after
     may_end.set()
     outcome = await rolling
     assert len(set(versions(outcome))) == 1
+
+
+async def test_agents_that_cannot_be_heard_during_an_outage_may_finish_their_rollouts(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "SETTLING_S", 1000.0)
+    monkeypatch.setattr(holding, "GONE_S", 0.1)
+    await world.push("v1", "continue")
+    rolling = world.rollout()
+    world.policy.type(1)
+    await world.until_sampled(1)
+    num_looks = 0
+
+    async def away(*arguments: Any, **options: Any) -> list[dict[str, Any]]:
+        nonlocal num_looks
+        num_looks += 1
+        found = await find_workers(*arguments, **options)
+        world.bus._reconnected_at = time.monotonic() if 2 <= num_looks <= 4 else -math.inf
+        return found if world.bus.is_stable else []
+
+    monkeypatch.setattr(holding, "find_workers", away)
+    pushing = world.push("v2", "finish")
+    await until(lambda: num_looks > 4 or pushing.done())
+    world.policy.type()
+    outcome = await rolling
+    assert (versions(outcome), outcome.attempt) == (["v1"] * (2 * TOKENS), 0)
+    await pushing
 
 
 async def test_an_agent_that_is_slow_to_answer_may_finish_its_rollouts(

@@ -74,6 +74,9 @@ async def until_finished(bus: Bus, model: str, deadline_s: float) -> None:
         for stats in await find_workers(bus, wait_s=LOOK_S):
             if (begun := _begun_of(stats, model)) is not None:
                 agents[stats["name"], stats["id"]] = now, begun
+        if not bus.is_stable:  # agents that cannot be heard have not died
+            agents = {agent: (now, begun) for agent, (_, begun) in agents.items()}
+            continue
         alive = [begun for at, begun in agents.values() if at > now - GONE_S]
         if all(begun.is_held and not begun.num_begun for begun in alive):
             return
