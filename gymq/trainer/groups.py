@@ -15,7 +15,6 @@ import pydantic
 from msgspec.structs import replace
 
 from gymq.authoring import first_problem
-from gymq.bus import BusError
 from gymq.data.failure_status import StatusError, status_error
 from gymq.data.jsonl import JsonlText, parse_object
 from gymq.data.materialise import Materialisation, MaterialiseOptions
@@ -314,7 +313,8 @@ class Batch:
         """Yield each group once, in order or as it is completed.
 
         Raises:
-            TrainerError, BusError: of the first group that could not be completed; after all others were yielded.
+            TrainerError, BusError, BadMessage: of the first group that could not be completed; after all others were
+                yielded.
         """
         problem: Exception | None = None
         arrived = self._groups if self._in_order else asyncio.as_completed(self._groups)
@@ -322,7 +322,7 @@ class Batch:
             for group in arrived:
                 try:
                     completed = await self._give_out(await group)
-                except (TrainerError, BusError) as error:
+                except GymqError as error:
                     problem = problem or error
                 else:
                     yield completed

@@ -16,7 +16,8 @@ from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cluster.server import EmbeddedServer
 from gymq.data.rows import RowError
 from gymq.failures import Retry
-from gymq.protocol.messages import Outcome
+from gymq.protocol import codec
+from gymq.protocol.messages import BadMessage, Outcome
 from gymq.trainer import TrainerError, TrainingRun
 from gymq.trainer.groups import Group
 from tests.bridge.engine import Body, say
@@ -291,6 +292,21 @@ async def test_one_group_that_cannot_be_made_costs_no_other(
     with pytest.raises(TrainerError, match="another row"):
         await look()
     assert seen == [1, 2, 3]
+
+
+async def test_a_row_that_is_too_large_costs_no_other_group(
+    training: TrainingRun, world: World, examples: Examples, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(codec, "MAX_BODY_BYTES", 20_000)
+    seen: list[int] = []
+
+    async def look() -> None:
+        async for group in training.run_rollouts([*examples(1, picture="x" * 20_000), *examples(2, first=1)]):
+            seen.append(group.task_index)
+
+    with pytest.raises(BadMessage, match="exceeds the limit"):
+        await look()
+    assert sorted(seen) == [1, 2]
 
 
 KILLED = """
