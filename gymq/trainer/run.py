@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import msgspec
 
@@ -31,6 +31,7 @@ from gymq.trainer.groups import Batch, Group, OnUntrainable, PendingGroup, Row, 
 
 MOST_READ_AT_ONCE = 8  # groups, each of which may be many megabytes
 
+T = TypeVar("T")
 UpdateHook = Callable[[str], Awaitable[None]]
 
 
@@ -242,8 +243,12 @@ class TrainingRun:
                 return [found async for found in stored]
 
         pending.forget_notifications()
+        pending.learn(await self._retry(read))
+
+    async def _retry(self, read: Callable[[], Awaitable[T]]) -> T:
+        """Return what a reader returns, also if the server is away for a while."""
         hint = "request the same task indices again to resume"
-        pending.learn(await self._bus.retry_read(read, hint=hint, patience_s=SERVER_PATIENCE_S))
+        return await self._bus.retry_read(read, hint=hint, patience_s=SERVER_PATIENCE_S)
 
     async def _submit(
         self, row: MaterialisedRow, replaces: int | None, num_rollouts: int, settings: _BatchSettings
@@ -296,7 +301,7 @@ class TrainingRun:
         """Exclude samples that became stale after they were stored, until when agents check; return their number."""
         if max_staleness is None or not pending.has_samples:
             return 0
-        weights = await newest(self._bus, self.model)
+        weights = await self._retry(lambda: newest(self._bus, self.model))
         return 0 if weights is None else pending.exclude_stale(updates_since(weights), max_staleness)
 
     # Steering ---------------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from unittest.mock import AsyncMock
 
 import pytest
 
-from gymq.bus import Bus
+from gymq.bus import Bus, NoAnswer
 from gymq.bus.weights.pushing import Pushed, PushError, newest
 from gymq.trainer import TrainingRun
 from tests.bridge.environments import Grader
@@ -125,6 +125,16 @@ async def test_what_becomes_too_old_before_it_is_given_out_is_no_sample(
         "stale",
         "begun by the policy 'v1'; more than 1 updates came since",
     )
+
+
+async def test_a_group_outlives_a_server_that_is_away_when_its_staleness_is_checked(
+    training: TrainingRun, examples: Examples, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await training.update_weights("v1", weights=safetensors(b"v1"))
+    checks = AsyncMock(side_effect=[NoAnswer("away"), await newest(training._bus, training.model)])
+    monkeypatch.setattr("gymq.trainer.run.newest", checks)
+    assert await versions_of(training, examples(1), max_staleness=1) == [["v1"]]
+    assert checks.await_count == 2
 
 
 async def test_what_was_begun_before_the_first_push_is_behind_by_all_pushes(
