@@ -43,8 +43,9 @@ from gymq.trainer import TrainingRun
 from gymq.trainer.groups import Group, Sample
 
 sys.path.append(str(Path(__file__).parents[2] / "examples" / "train_tiny"))
-from train import RUN, Training, configuration, prepare
+from train import Training, configuration, prepare
 
+RUN = "training"
 TIMEOUT_S = 600.0
 SERVING = {"max_model_len": 2048, "kv_cache_memory_bytes": 512 << 20}  # of vLLM: room for all replies of a step
 SHOWN_MS = 0.005  # of a process

@@ -15,6 +15,7 @@ import argparse
 import asyncio
 import json
 import os
+import re
 import statistics
 import time
 from collections import defaultdict, deque
@@ -46,7 +47,6 @@ from gymq.trainer.sampling import Difficulties, varied_groups
 EXAMPLES = Path(__file__).parents[1]
 POLICY = EXAMPLES / "tiny_policy" / "checkpoint"
 CONFIG = EXAMPLES / "demo_vllm" / "config.yaml"
-RUN = "train-tiny"
 STRAGGLER_S = 60.0
 TASKS_OF_A_STEP = 10_000  # task indices that are kept for each step
 CANDIDATES = 4  # tasks that `--varied` chooses from, for each group
@@ -218,10 +218,15 @@ async def cluster_at(given: argparse.Namespace, console: Console) -> AsyncIterat
         yield cluster.url
 
 
+def run_of(folder: Path) -> str:
+    """The run of a training, by its folder: that of another one on the same cluster has rollouts of other policies."""
+    return re.sub(r"[^A-Za-z0-9_-]", "-", folder.absolute().name)[:64]
+
+
 async def run(given: argparse.Namespace, console: Console) -> Result:
     folder: Path = given.output
     async with cluster_at(given, console) as url:
-        training_run = await TrainingRun.connect(url, RUN)
+        training_run = await TrainingRun.connect(url, run_of(given.output))
         meeting = folder / f"processes-{os.getpid()}"
         others = start_others(run_other, given.processes, given, url, meeting)
         try:
@@ -240,7 +245,7 @@ def run_other(rank: int, given: argparse.Namespace, url: str, meeting: Path) -> 
     """Train beside the first process."""
 
     async def train() -> None:
-        training_run = await TrainingRun.connect(url, RUN)
+        training_run = await TrainingRun.connect(url, run_of(given.output))
         try:
             await Training(training_run, given, rank).train(Console(quiet=True))
         finally:

@@ -62,7 +62,7 @@ async def test_two_processes_learn_from_rollouts_of_older_policies_and_survive_d
             rewards = await trainer.until_ended()
         finally:
             await trainer.kill()
-        samples = await samples_of(cluster.url, "train-tiny")
+        samples = await samples_of(cluster.url, "own")
     if given is LARGE:
         events = {"worker killed": given.killed_worker_at, "trainer killed": given.killed_trainer_at}
         draw("own", rewards, events, tmp_path)

@@ -85,6 +85,11 @@ def example(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module("train")
 
 
+def test_trainings_on_one_cluster_have_runs_of_their_own(example: ModuleType) -> None:
+    assert example.run_of(Path("runs/my first.one")) == "my-first-one"
+    assert example.run_of(Path("runs/two")) != example.run_of(Path("runs/three"))
+
+
 class StoredRollouts:
     """What a training asks of its run: a rollout is made when it is asked for first, and stored."""
 
