@@ -6,6 +6,7 @@ Name this class in the file that `actor_rollout_ref.rollout.agent.agent_loop_con
       _target_: examples.trainers.verl_agent_loop.GymqAgentLoop
       nats: nats://...
       run: my-training
+      max_staleness: 1
 
 and put `agent_name: gymq` and `row`, the row as JSON text, into the data set. The workers' model is one in front of
 verl's engines, such as vllm_model; verl updates their weights itself.
@@ -32,10 +33,11 @@ class GymqAgentLoop(AgentLoopBase):
 
     _runs: ClassVar[dict[tuple[str, str], asyncio.Task[TrainingRun]]] = {}  # one connection for all loops of a process
 
-    def __init__(self, *args: Any, nats: str, run: str, **kwargs: Any) -> None:
+    def __init__(self, *args: Any, nats: str, run: str, max_staleness: int | None = None, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._nats = nats
         self._run_name = run
+        self._max_staleness = max_staleness  # updates of the policy that a sample may be behind
 
     async def run(self, sampling_params: dict[str, Any], **kwargs: Any) -> AgentLoopOutput:
         row = json.loads(kwargs["row"])
@@ -44,7 +46,8 @@ class GymqAgentLoop(AgentLoopBase):
         row["_ng_task_index"] = secrets.randbits(52)  # verl does not tell the samples of a prompt apart
         training = await self._training_run()
         for _ in range(TRIES):
-            (group,) = [group async for group in training.run_rollouts([row])]
+            batch = training.run_rollouts([row], max_staleness=self._max_staleness)
+            (group,) = [group async for group in batch]
             if group.samples:
                 return self._output(to_verl(group.samples[0].record()))
         raise RuntimeError(f"no rollout in {TRIES} tries: {group.failures[0].message}")

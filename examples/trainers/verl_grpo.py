@@ -35,6 +35,8 @@ from verl.workers.utils.padding import build_attention_mask_from_nested
 
 from gymq.trainer.sync import SyncTrainingRun
 
+MAX_STALENESS = 1  # updates
+
 
 class Actor:
     """What verl's trainer asks of the group of its actor's workers, for one policy in this process."""
@@ -117,8 +119,8 @@ class NoGPUs:
 def configuration(given: argparse.Namespace) -> DictConfig:
     data, loops = given.output / "data.jsonl", given.output / "agent_loops.yaml"
     write_data(data, agent_name="gymq")
-    loop = f"- {{name: gymq, _target_: verl_agent_loop.GymqAgentLoop, nats: '{given.nats}', run: {given.run}}}\n"
-    loops.write_text(loop, encoding="utf-8")
+    cluster = f"nats: '{given.nats}', run: {given.run}, max_staleness: {MAX_STALENESS}"
+    loops.write_text(f"- {{name: gymq, _target_: verl_agent_loop.GymqAgentLoop, {cluster}}}\n", encoding="utf-8")
     prompts = given.samples_of_step // GROUP
     settings = {
         "algorithm.adv_estimator": "grpo",

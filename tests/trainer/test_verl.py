@@ -23,7 +23,7 @@ def agent_loop(world: World, run: str, tmp_path: Path) -> Any:
 
     file = tmp_path / "agent_loops.yaml"
     target = "examples.trainers.verl_agent_loop.GymqAgentLoop"
-    file.write_text(f"- {{name: gymq, _target_: {target}, nats: '{world.url}', run: {run}}}\n")
+    file.write_text(f"- {{name: gymq, _target_: {target}, nats: '{world.url}', run: {run}, max_staleness: 1}}\n")
     (registered,) = OmegaConf.load(file)
     config = OmegaConf.create(
         {"actor_rollout_ref": {"rollout": {"prompt_length": 64, "response_length": 8}}, "data": {}}
