@@ -67,16 +67,18 @@ async def test_tokens_are_on_the_last_item_of_each_turn_and_go_back_to_the_model
     assert [list(item["generation_token_ids"]) for item in history] == [[3, 4]]
 
 
-async def test_the_rows_sampling_parameters_win_over_the_options():
+@pytest.mark.parametrize("temperature", [0.5, 0.0])
+async def test_the_rows_sampling_parameters_win_over_the_options(temperature):
     asked = []
+    row = {**ROW, **prompt("256 + 512 = ?", temperature=temperature)}
 
     def model(params):
         asked.append(params)
         return adds(params)
 
     async with harness(model, top_p=0.75, max_tokens=100) as running:
-        await running.run(ROW)
-    assert (asked[0]["temperature"], asked[0]["top_p"], asked[0]["max_output_tokens"]) == (0.5, 0.75, 100)
+        await running.run(row)
+    assert (asked[0]["temperature"], asked[0]["top_p"], asked[0]["max_output_tokens"]) == (temperature, 0.75, 100)
 
 
 async def test_a_wrong_answer_is_worth_0():

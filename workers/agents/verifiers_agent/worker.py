@@ -95,7 +95,7 @@ class VerifiersAgent(gymq.Agent):
 
     def _sampling(self, rollout: gymq.Rollout) -> dict[str, Any]:
         own = {name: getattr(self.options, name) for name in ("temperature", "top_p")}
-        given = {name: rollout.params[name] for name in own if rollout.params.get(name)}
+        given = {name: rollout.params[name] for name in own if rollout.params.get(name) is not None}
         return {"max_tokens": self.options.max_tokens, **own, **given}
 
 
