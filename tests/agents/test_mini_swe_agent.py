@@ -10,6 +10,7 @@ from gymq.workers.agents.mini_swe_agent.worker import MiniSweAgent
 import gymq
 from gymq.agent_harness import AgentHarness
 from gymq.testing import function_call, reply
+from tests.support.waiting import until
 
 from .crashes import uninterrupted, with_a_crash
 from .swe import SUBMIT, instance, repair
@@ -166,16 +167,16 @@ async def test_an_image_that_is_not_there_is_a_failure_and_no_zero():
 async def test_a_cancelled_rollout_leaves_no_container():
     row = instance(NAME)
     before = containers()
-    asked = asyncio.Event()
-    loop = asyncio.get_running_loop()
 
     def model(params):
-        loop.call_soon_threadsafe(asked.set)
-        return reply(function_call("bash", {"command": "sleep 300"}))
+        return reply(function_call("bash", {"command": "touch /tmp/runs && sleep 300"}))
 
-    async with AgentHarness(MiniSweAgent, PatchSeen, model, DOCKER) as harness:
+    def runs(container):
+        return subprocess.run(["docker", "exec", container, "test", "-e", "/tmp/runs"], check=False).returncode == 0
+
+    async with AgentHarness(MiniSweAgent, PatchSeen, model, DOCKER | {"concurrency": 1}) as harness:
         running = asyncio.create_task(harness.run(row))
-        await asked.wait()
+        await until(lambda: any(map(runs, containers() - before)))
         running.cancel()
         await asyncio.wait([running])
         harness.agent._threads.shutdown(wait=True)

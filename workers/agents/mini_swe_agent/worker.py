@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Literal
@@ -102,5 +103,6 @@ class MiniSweAgent(gymq.Agent):
         except asyncio.CancelledError:
             for question in asking:
                 question.cancel()
-            self._threads.submit(episode.stop)
+            # Not in the pool, whose threads may all wait for a command: this episode's does until the container ends.
+            threading.Thread(target=episode.stop).start()
             raise
