@@ -31,6 +31,7 @@ class Episode:
         environment: a copy of the worker's object, on which `reset` and `step` run.
         observation: the result of `reset`.
         is_begun: whether an agent has read that observation.
+        is_replayed: whether no agent has: a verification plays the response's actions.
         reward: the sum of the rewards of all steps.
         num_steps: number of accepted actions so far.
         terminated: whether the environment has reached its end.
@@ -41,6 +42,7 @@ class Episode:
     environment: TextEnvironment[Any]
     observation: str = ""
     is_begun: bool = False
+    is_replayed: bool = False
     reward: float = 0.0
     num_steps: int = 0
     terminated: bool = False
@@ -146,7 +148,10 @@ class TextEnvironment(Resources[RowT, Episode]):
         episode = request.state
         if episode is None:
             raise InvalidTask(f"{self.name} is verified in the session in which it was played")
+        if episode.is_replayed:  # by a verification that may have failed on the way
+            vars(episode).update(vars(await self.reseed(episode, request.row)))
         if not episode.is_begun:
+            episode.is_replayed = True
             await _replay(self, episode, request.response["output"])
         return Verdict(
             episode.reward,

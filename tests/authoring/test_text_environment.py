@@ -105,6 +105,29 @@ async def test_a_response_that_is_no_conversation_with_it_has_no_reward(response
             await env.verify(ROW, response)
 
 
+async def test_a_verification_that_failed_on_the_way_plays_from_the_beginning_again() -> None:
+    class Away(gymq.TextEnvironment[gymq.Row]):
+        steps = 0
+
+        def reset(self, row: gymq.Row) -> str:
+            return "Say something."
+
+        def step(self, action: str) -> gymq.StepResult:
+            Away.steps += 1
+            if Away.steps == 2:
+                raise gymq.ComponentFailed("away")
+            return action, float(action), action == "3", False, {}
+
+    played = reply(user("Say something."), "1", user("1"), "2", user("2"), "3", user("3"))
+    async with Harness(Away) as env:
+        session = await env.session(ROW)
+        with pytest.raises(gymq.ComponentFailed):
+            await session.verify(ROW, played)
+        for _ in range(2):
+            verdict = await session.verify(ROW, played)
+            assert (verdict.reward, verdict.fields["num_steps"]) == (6.0, 3)
+
+
 async def test_start_is_shared_and_an_episode_is_not() -> None:
     class Words(gymq.TextEnvironment[gymq.Row]):
         async def start(self) -> None:
