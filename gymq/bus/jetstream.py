@@ -108,7 +108,7 @@ class JetStream:
         try:
             message = await self._bus.request(f"$JS.API.{subject}", payload, timeout_s=timeout_s)
         except NoResponders:
-            raise NoAnswer("JetStream is not available") from None
+            raise NoAnswer("JetStream is not available on this NATS server: is it started with --jetstream?") from None
         try:
             error = _decode_error(message.data).error
             answer: dict[str, Any] = msgspec.json.decode(message.data)

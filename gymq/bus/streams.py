@@ -120,7 +120,7 @@ async def ensure(
             break
         except NoAnswer as error:
             if asyncio.get_running_loop().time() > give_up:
-                raise BusError(f"JetStream is not available on this server: {error}") from None
+                raise BusError(f"cannot make the streams: {error}") from None
             await asyncio.sleep(0.1)
     for name, config in stream_configs(replicas).items():
         await _ensure_stream(js, {"name": name, **config})

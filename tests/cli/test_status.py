@@ -115,9 +115,10 @@ def test_a_server_without_our_streams_is_told_apart(gymq, here):
 
     server = asyncio.run(start())
     try:
-        called = gymq("status", "--nats", server.url)
-        assert called.status == 2
-        assert "no gymq streams" in called.err
+        for command in ("status", "rollouts"):
+            called = gymq(command, "--nats", server.url)
+            assert called.status == 2
+            assert "no gymq streams" in called.err
     finally:
         asyncio.run(server.stop())
 

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import NamedTuple
 
-from gymq.bus import Bus, NoServer
+from gymq.bus import Bus, BusError, NoAnswer, NoServer, streams
 from gymq.bus.jetstream import STREAM_NOT_FOUND, JetStreamError
 from gymq.cli.shared.configuration import check_instance, require_instances
 from gymq.cli.shared.errors import UsageError
@@ -134,12 +134,24 @@ async def connected(url: str, *, name: str, role: str = "client") -> AsyncIterat
     bus = await open_bus(url, name=name, role=role)
     try:
         yield bus
-    except JetStreamError as error:
-        if error.code != STREAM_NOT_FOUND:
+    except (JetStreamError, NoAnswer) as error:
+        if not await _lacks_streams(bus, error):
             raise
         raise UsageError("this NATS server has no gymq streams yet: create them with `gymq up --nats URL`") from None
     finally:
         await bus.close()
+
+
+async def _lacks_streams(bus: Bus, error: JetStreamError | NoAnswer) -> bool:
+    """Return whether a request failed since the server has no streams, which one that reads a message does not say."""
+    if isinstance(error, NoAnswer):
+        try:
+            await bus.js.api(f"STREAM.INFO.{streams.RUNS}", timeout_s=CONNECT_S)
+        except JetStreamError as refused:
+            error = refused
+        except BusError:
+            return False
+    return isinstance(error, JetStreamError) and error.code == STREAM_NOT_FOUND
 
 
 async def matching_runs(bus: Bus, pattern: str) -> list[str]:
