@@ -192,6 +192,21 @@ async def test_a_call_that_nobody_accepts_is_lost(
         await call(calls, run, ask(timeout_s=3600))
 
 
+async def test_a_session_whose_worker_accepts_nothing_is_lost(
+    calls: Calls, bus: Bus, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is frozen, or its machine is cut off; the rollout can have another session."""
+    monkeypatch.setattr(calls_module, "ACCEPT_TIMEOUT_S", 0.1)
+    subject = subjects.session(f"{run}-p", "s")
+
+    async def ignore(message: Msg) -> None: ...
+
+    await bus.subscribe(subject, ignore)
+    with pytest.raises(RolloutError, match="does not answer") as lost:
+        await call(calls, subject, ask(timeout_s=3600))
+    assert lost.value.failure_class is FailureClass.SESSION_LOST
+
+
 async def test_without_a_worker_the_call_did_not_run(calls: Calls, run: str, eager: None) -> None:
     with pytest.raises(NoWorker) as error:
         await call(calls, run, ask(timeout_s=3600))

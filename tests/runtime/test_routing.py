@@ -188,11 +188,26 @@ async def test_a_replica_that_has_too_many_waiting_is_left_out_of_its_own_sessio
     assert answer.worker == holder
 
 
-async def test_a_replica_alone_is_asked_through_the_group(shared_url: str, bus: Bus, run: str) -> None:
+async def test_calls_leave_a_frozen_replica_for_the_one_that_is_left(
+    shared_url: str, bus: Bus, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gymq.bus.rpc.calls.ACCEPT_TIMEOUT_S", 0.1)
+    taken = []
+
+    async def ignore(message: Any) -> None:
+        taken.append(message)
+
     async with cluster_of(shared_url, run, bus, "a") as cluster:
-        await cluster.reported("a")
-        assert cluster.routes.choose(run, "s") == ""
-        assert await cluster.ask("s") == "a"
+        for subject in (subjects.model(run), subjects.replica(run, "frozen")):
+            await bus.subscribe(subject, ignore, group=subjects.MODEL_GROUP)
+        await cluster.reported("a", running=50, waiting=0)
+        await bus.publish(subjects.load(run), encode(Load(worker="frozen", running=0, waiting=0)))
+        await until(lambda: "frozen" in cluster.routes._models[run])
+        assert await asyncio.gather(*(cluster.ask(f"in flight {number}") for number in range(20))) == ["a"] * 20
+        assert taken
+        num_taken = len(taken)
+        assert await asyncio.gather(*(cluster.ask(f"new {number}") for number in range(20))) == ["a"] * 20
+        assert len(taken) == num_taken
 
 
 async def test_replicas_that_tell_nothing_are_asked_through_the_group(

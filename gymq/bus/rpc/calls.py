@@ -7,7 +7,7 @@ it still has the call. A dead worker is known in about a second instead of at th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any, NamedTuple
 
 import msgspec
@@ -144,11 +144,12 @@ class Calls:
         self.open = OpenCalls()
         bus.on_late_reply(self._on_late_reply)
 
-    async def call(self, subject: str, request: Call, *, first: str = "") -> Message:
+    async def call(self, subject: str, request: Call, *, one: Callable[[], str] = lambda: "") -> Message:
         """Send a request and wait for its reply; retry it where that is safe, until the request times out.
 
         Args:
-            first: subject of one worker of the group that serves `subject`, to be asked before all others.
+            one: returns, for each try, the subject of one worker of the group that serves `subject`; empty: any of them
+                may have the try.
 
         Raises:
             RolloutError: there is no reply; the error has the class of what went wrong.
@@ -156,11 +157,13 @@ class Calls:
         open_call = self.open.add(request)
         try:
             with tracing.call(_name(request), subject):
-                return await self._until_answered(subject, request, first, open_call)
+                return await self._until_answered(subject, request, one, open_call)
         finally:
             self.open.remove(open_call)
 
-    async def _until_answered(self, subject: str, request: Call, first: str, open_call: OpenCall) -> Message:
+    async def _until_answered(
+        self, subject: str, request: Call, one: Callable[[], str], open_call: OpenCall
+    ) -> Message:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + request.timeout_s
         failures: _Failures | None = None
@@ -168,12 +171,12 @@ class Calls:
             if not self._bus.is_connected:
                 await self._bus.until_connected(deadline - loop.time())
             reconnects = self._bus.reconnects
+            chosen = one()
             try:
-                return await self._once(first or subject, request, deadline)
+                return await self._once(chosen or subject, request, deadline)
             except NoWorker as error:
-                if first:
-                    first = ""  # gone or full: it did not run, and anybody else may have it
-                    continue
+                if chosen:
+                    continue  # gone or full: it did not run, and another one may have it
                 problem: RolloutError = error
                 interrupted = not self._bus.is_stable
             except CallLost as error:
@@ -184,7 +187,6 @@ class Calls:
                     raise
                 problem = error
                 interrupted = False
-            first = ""
             failures = failures or _Failures(deadline, request.num_lost)
             unserved = isinstance(problem, NoWorker) and not interrupted
             if unserved:
@@ -197,6 +199,9 @@ class Calls:
                 failures.forget(problem)
                 open_call.waits_for = f"workers of {subject} take no more calls (max_concurrency)"
                 pause_s = failures.pause_s(problem, interrupted)
+            if pause_s is None and isinstance(problem, CallLost) and subject.startswith(subjects.SESSIONS):
+                # Frozen, or cut off with its machine, of which the server hears nothing for a minute.
+                raise RolloutError(FailureClass.SESSION_LOST, f"the worker of {subject} does not answer")
             if pause_s is None:
                 problem.num_lost = failures.num_lost
                 raise problem

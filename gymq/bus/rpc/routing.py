@@ -1,6 +1,7 @@
 """Choosing the replica of a model for a call: the one that holds its prefix, or else one with little load.
 
-Replicas publish their load. With one replica, or while none publishes its load, calls go to the queue group unchanged.
+Replicas publish their load. While none does, calls go to the queue group unchanged, where the server also gives them to
+a replica that is frozen.
 """
 
 from __future__ import annotations
@@ -96,12 +97,10 @@ class Routes:
         It is where the session was last, unless that replica is full and another is not. Otherwise it is the less busy
         of two that are chosen at random, so that not all callers choose the same idle replica.
         """
-        all_replicas = self._models.get(model)
-        if all_replicas is None or len(all_replicas) < 2:
-            return ""
         now = self._loop.time()
-        replicas = [replica for replica in all_replicas.values() if now - replica.heard_at <= EXPIRES_S]
-        if len(replicas) < 2:
+        known = self._models.get(model, {}).values()
+        replicas = [replica for replica in known if now - replica.heard_at <= EXPIRES_S]
+        if not replicas:
             return ""
         available = [replica for replica in replicas if not replica.is_full] or replicas
         holder = self._holders.get((model, session))
@@ -111,10 +110,12 @@ class Routes:
         chosen.load += 1
         return chosen.worker
 
-    def answered(self, model: str, session: str, chosen: str, worker: str) -> None:
-        """Remember the replica that answered; one that did not is not asked again until it publishes its load."""
-        if chosen not in ("", worker):
-            self._models.get(model, {}).pop(chosen, None)
+    def silent(self, model: str, worker: str) -> None:
+        """Do not choose a replica that did not answer until it publishes its load again."""
+        self._models.get(model, {}).pop(worker, None)
+
+    def answered(self, model: str, session: str, worker: str) -> None:
+        """Remember the replica that answered."""
         if worker and len(self._models.get(model, ())) > 1:
             self._holders[model, session] = worker
             self._holders.move_to_end((model, session))
@@ -188,11 +189,18 @@ class RoutedCalls:
         return reply
 
     async def _ask(self, subject: str, model: str, request: Generate | GenerateNext, *, worker: str = "") -> Message:
-        """Ask one replica first: the given one, or the one that the routes choose."""
-        chosen = worker or self._routes.choose(model, request.session)
-        reply = await self._calls.call(subject, request, first=subjects.replica(model, chosen) if chosen else "")
+        """Ask one replica after the other: first the given one, if any, then those that the routes choose."""
+        asked: list[str] = []
+
+        def one() -> str:
+            if asked:
+                self._routes.silent(model, asked[-1])
+            asked.append(worker if worker and not asked else self._routes.choose(model, request.session))
+            return subjects.replica(model, asked[-1]) if asked[-1] else ""
+
+        reply = await self._calls.call(subject, request, one=one)
         if isinstance(reply, Generated | NeedsPrefix):
-            self._routes.answered(model, request.session, chosen, reply.worker)
+            self._routes.answered(model, request.session, reply.worker)
         return reply
 
     async def send(self, subject: str, request: Call) -> None:
