@@ -63,12 +63,14 @@ class Play:
     Attributes:
         replies: replies of the model so far.
         is_begun: an agent has asked for the first call, or the replies came from a stored response.
+        is_replayed: the replies came from a stored response.
         failure_reported: `play` ended with an error, and `result` raised it.
     """
 
     def __init__(self, environment: AskingEnvironment[Any], row: Any) -> None:
         self.replies: list[dict[str, Any]] = []
         self.is_begun = False
+        self.is_replayed = False
         self.failure_reported = False
         self._environment = environment
         self._row = row
@@ -150,7 +152,7 @@ class Play:
             self.answer(reply)
 
     async def take_replies(self, prompt: Sequence[Item], output: Sequence[Mapping[str, Any]]) -> None:
-        """Run `play` with the replies of a stored response.
+        """Run `play` with the replies of a stored response, from the beginning.
 
         Args:
             prompt: items before the first reply; empty: any.
@@ -159,6 +161,11 @@ class Play:
         Raises:
             InvalidTask: the response is not one conversation with the environment, or `play` now asks differently.
         """
+        if self.is_replayed:  # by a verification that may have failed on the way
+            await self.close()
+            self.replies, self.failure_reported = [], False
+            self._start()
+        self.is_replayed = True
         for number, (between, said) in enumerate(_turns(output)):
             call = await self.next_call()
             if call is None:
@@ -246,7 +253,7 @@ class AskingEnvironment(Resources[RowT, Play]):
         play = request.state
         if play is None:
             raise InvalidTask(f"{self.name} is verified in the session in which it was played")
-        if not play.is_begun:
+        if play.is_replayed or not play.is_begun:
             given = request.row.responses_create_params["input"]
             prompt = [responses.user_message(given)] if isinstance(given, str) else given
             await play.take_replies(prompt, request.response["output"])

@@ -105,6 +105,30 @@ async def test_a_verdict_that_failed_is_given_again_over_the_same_replies() -> N
     assert tried == ["1", "1"]
 
 
+async def test_a_stored_response_is_verified_again_from_the_beginning() -> None:
+    tried = []
+    between = responses.user_message("Say 2.") | {"type": "message"}
+
+    class Judged(gymq.AskingEnvironment[gymq.Row]):
+        async def play(self, row: gymq.Row, policy: gymq.Policy) -> float:
+            first = await policy.ask({"input": "Say 1."})
+            tried.append(responses.output_text(first))
+            if len(tried) == 1:
+                raise gymq.JudgeFailed("away")
+            asked = [responses.user_message("Say 1."), *first["output"], between]
+            return float(responses.output_text(await policy.ask({"input": asked})))
+
+    row: dict[str, Any] = {"responses_create_params": {"input": []}}
+    stored = reply("1", between, "2")
+    async with Harness(Judged) as env:
+        session = await env.session(row)
+        with pytest.raises(gymq.RolloutError, match="away"):
+            await session.verify(row, stored)
+        for _ in range(2):
+            assert (await session.verify(row, stored)).reward == 2.0
+    assert tried == ["1", "1", "1"]
+
+
 async def test_calls_at_the_same_time_are_answered_one_by_one() -> None:
     import asyncio
 
