@@ -229,8 +229,12 @@ async def test_a_message_lost_on_the_way_to_a_reader_is_noticed(
     await fill(js, stream, 10)
     expect = bus.expect
 
-    def forgetful(on_reply: Callable[[Msg], None], answered_by: str) -> str:
-        return expect(lambda message: None if _sequence(message) == lost else on_reply(message), answered_by)
+    def forgetful(on_reply: Callable[[Msg], None], answered_by: str, **options: Any) -> str:
+        def unless_lost(message: Msg) -> None:
+            if _sequence(message) != lost:
+                on_reply(message)
+
+        return expect(unless_lost, answered_by, **options)
 
     monkeypatch.setattr(bus, "expect", forgetful)
     with pytest.raises(NoAnswer, match="were lost in transit"):
