@@ -86,6 +86,7 @@ class RunFiles:
         has_ending = output.suffix == ".jsonl"
         stem = output.with_suffix("") if has_ending else output
         self.output = output
+        self._stem = stem
         self._namesake = stem if has_ending else stem.with_name(f"{stem.name}.jsonl")  # its other files are the same
         self.materialised = stem.with_name(f"{stem.name}_materialized_inputs.jsonl")
         self.failures = stem.with_name(f"{stem.name}_failures.jsonl")
@@ -152,7 +153,7 @@ class RunFiles:
         Raises:
             RunFileError: another collection has locked them, or their folder cannot be used.
         """
-        path = self.manifest.with_name(f".{self.manifest.name.removesuffix(MANIFEST)}.jsonl.lock")
+        path = self._stem.with_name(f".{self._stem.name}.jsonl.lock")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             lock = path.open("wb")

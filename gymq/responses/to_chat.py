@@ -64,7 +64,7 @@ class _AssistantTurn:
                     self.calls.append(_call(call["id"], call["function"]["name"], call["function"]["arguments"]))
 
     def message(self) -> dict[str, Any]:
-        # OpenAI refuses null where there are no calls.
+        # OpenAI refuses null in a message without calls.
         content = "".join(self.texts) or (None if self.calls else "")
         message: dict[str, Any] = {"role": "assistant", "content": content}
         if self.refusals:

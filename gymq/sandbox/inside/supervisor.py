@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # the import would take longer than the rest
 
 _PAUSE_S = 0.05  # between two looks
 _LEAST_PAUSE_S = 0.005
-_LOCKS_PAUSE_S = 1.0  # between two looks at locks: the kernel lets nobody lock anything meanwhile
+_LOCKS_PAUSE_S = 1.0  # between two looks at locks: during each, the kernel makes all other processes wait for theirs
 _PART = 10  # of the time at most one in so many is spent on looking
 _NICENESS = 5  # of programs, so that those who wait for them come first
 _WARNING_S = 1.0  # before a step's time is over, in which the program may end it by itself
