@@ -17,7 +17,7 @@ from typing import Any, cast
 import msgspec
 from omegaconf import OmegaConf
 
-from gymq.cluster.server.address import bracketed
+from gymq.cluster.server.address import reachable
 from gymq.config.loader import ENV_YAML
 from gymq.config.schema import DEFAULT_HEAD_PORT
 from gymq.errors import GymqError
@@ -67,7 +67,7 @@ class ChildCluster:
         head = self._config.get("head_server") or {}
         host = head.get("host") or "127.0.0.1"
         port = head.get("port") or DEFAULT_HEAD_PORT
-        self.url = f"http://{'127.0.0.1' if host in ('0.0.0.0', '::') else bracketed(host)}:{port}"
+        self.url = f"http://{reachable(host)}:{port}"
         self._headers = _headers(self._config.get("bridge") or {})
         self._process: subprocess.Popen[bytes] | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None

@@ -15,7 +15,7 @@ from gymq.bridge.settings import BridgeSettings
 from gymq.bridge.token_texts import TokenTexts
 from gymq.bridge.web import WebRoutes
 from gymq.bus import Bus
-from gymq.cluster.server.address import bracketed
+from gymq.cluster.server.address import reachable
 from gymq.defaults import VIEWER_PORT
 
 NUM_PORTS = 50
@@ -68,8 +68,7 @@ class Viewer:
     @property
     def url(self) -> str:
         """Return what to open in a browser."""
-        host = "127.0.0.1" if self._host in ("0.0.0.0", "::", "") else self._host
-        return f"http://{bracketed(host)}:{self.port}/ui/"
+        return f"http://{reachable(self._host)}:{self.port}/ui/"
 
     async def __aenter__(self) -> Self:
         """Start to listen.

@@ -51,6 +51,11 @@ def bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
+def reachable(host: str) -> str:
+    """Return where clients on this machine find a server that listens at `host`, as it stands in front of ":port"."""
+    return "127.0.0.1" if host in ("0.0.0.0", "::", "") else bracketed(host)
+
+
 def client_url(host: str, port: int, password: str) -> str:
     """Return the URL that a client connects to. It is a secret."""
     return f"nats://{USER}:{password}@{bracketed(host)}:{port}"

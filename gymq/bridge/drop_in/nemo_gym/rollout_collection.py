@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Iterator
 from typing import Any
 
 from gymq.bridge.client import run_examples
-from gymq.cluster.server.address import bracketed
+from gymq.cluster.server.address import reachable
 
 
 class RolloutCollectionHelper:
@@ -17,5 +17,5 @@ class RolloutCollectionHelper:
         self, examples: list[dict[str, Any]], head_server_config: Any, semaphore: asyncio.Semaphore | None = None
     ) -> Iterator[Awaitable[tuple[dict[str, Any], dict[str, Any]]]]:
         """Return awaitables of `(row, result)` in the order in which results arrive, failed rows last."""
-        host = "127.0.0.1" if head_server_config.host in ("0.0.0.0", "::") else head_server_config.host
-        return run_examples(f"http://{bracketed(host)}:{head_server_config.port}", examples, limit=semaphore)
+        url = f"http://{reachable(head_server_config.host)}:{head_server_config.port}"
+        return run_examples(url, examples, limit=semaphore)
