@@ -180,6 +180,11 @@ def readable_content(content: Any) -> str:
     return "\n".join(_part(part) for part in objects(content))
 
 
+def as_object(value: object) -> dict[str, Any]:
+    """Return an object; an empty one for anything else."""
+    return value if isinstance(value, dict) else {}
+
+
 def objects(value: Any) -> list[dict[str, Any]]:
     """Return the objects of a list that may hold anything, since a failed row was never checked."""
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, Sequence) else []

@@ -15,7 +15,7 @@ from gymq.data.rows import FAILURE_CLASS, FAILURE_MESSAGE, ROLLOUT_INDEX, TASK_I
 from gymq.data.run_files import RunFiles
 from gymq.defaults import PASS_THRESHOLD
 from gymq.responses import content_text, user_contents
-from gymq.runs.outcome_fields import expected_of, objects, params_of, prompt_of
+from gymq.runs.outcome_fields import as_object, expected_of, objects, params_of, prompt_of
 from gymq.stats.files import read_statistics
 from gymq.stats.intervals import Estimate
 from gymq.stats.running import AgentSnapshot
@@ -155,8 +155,8 @@ def _records(lines: LineSource) -> Iterator[dict[str, Any]]:
 
 def _columns(record: Mapping[str, Any]) -> dict[str, Any]:
     """Return a rollout as plain columns; what is not of the usual form, as in a row that failed for it, has none."""
-    response = _object(record.get("response"))
-    usage, output = _object(response.get("usage")), response.get("output")
+    response = as_object(record.get("response"))
+    usage, output = as_object(response.get("usage")), response.get("output")
     asked = user_contents({"input": prompt_of(params_of(record, {}))})
     columns = {
         "task": _number(record.get(TASK_INDEX)),
@@ -173,10 +173,6 @@ def _columns(record: Mapping[str, Any]) -> dict[str, Any]:
     more = {name: value for name, value in record.items() if name not in _NOT_COLUMNS and not name.startswith("_ng_")}
     plain = {name: value for name, value in more.items() if isinstance(value, str | int | float | bool)}
     return columns | {name: value for name, value in plain.items() if name not in columns}
-
-
-def _object(value: Any) -> dict[str, Any]:
-    return value if isinstance(value, dict) else {}
 
 
 def _number(value: Any) -> int | None:

@@ -9,7 +9,8 @@ import msgspec
 
 from gymq.responses import Item, function_call_output
 from gymq.responses.items import new_id, reasoning_item
-from gymq.runs.foreign.rollout import ForeignError, ForeignRollout, as_object, index_or, number, usage_of
+from gymq.runs.foreign.rollout import ForeignError, ForeignRollout, index_or, number, usage_of
+from gymq.runs.outcome_fields import as_object
 
 VERSION = "ATIF-v1.4"
 """The version that is written; it is the first with the tokens of prompts, and all later ones read it."""

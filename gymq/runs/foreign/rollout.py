@@ -108,11 +108,6 @@ def number(value: object) -> float | None:
     return None
 
 
-def as_object(value: object) -> dict[str, Any]:
-    """Return an object; an empty one for anything else."""
-    return value if isinstance(value, dict) else {}
-
-
 def index_or(value: object, otherwise: int) -> int:
     """Return an index, a whole number of at least 0; `otherwise` for anything else."""
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else otherwise

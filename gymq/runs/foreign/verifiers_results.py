@@ -11,13 +11,13 @@ from gymq.responses import Item, responses_to_chat
 from gymq.runs.foreign.rollout import (
     ForeignError,
     ForeignRollout,
-    as_object,
     index_or,
     number,
     plain_message,
     split_chat,
     usage_of,
 )
+from gymq.runs.outcome_fields import as_object
 
 _OF_THE_RESULT = frozenset({"prompt", "completion", "reward", "example_id", "id", "error", "token_usage", "tool_defs"})
 _OF_THE_TASK = frozenset({"answer", "info", "task", "question"})

@@ -17,8 +17,9 @@ from gymq.data.records import Record
 from gymq.data.rows import AGENT_REF, PARAMS, ROLLOUT_INDEX, TASK_INDEX
 from gymq.protocol.tokens import GENERATION_FIELD
 from gymq.responses.items import is_truncated
-from gymq.runs.foreign.rollout import ForeignError, ForeignRollout, as_object, index_or, number, split_chat
+from gymq.runs.foreign.rollout import ForeignError, ForeignRollout, index_or, number, split_chat
 from gymq.runs.foreign.verifiers_messages import chat_message, is_models, message, turns
+from gymq.runs.outcome_fields import as_object
 
 Row = dict[str, Any]
 
