@@ -458,46 +458,45 @@ async def test_agents_that_cannot_be_heard_during_an_outage_may_finish_their_rol
 ) -> None:
     monkeypatch.setattr(connection, "SETTLING_S", 1000.0)
     monkeypatch.setattr(holding, "GONE_S", 0.1)
-    await world.push("v1", "continue")
-    rolling = world.rollout()
-    world.policy.type(1)
-    await world.until_sampled(1)
-    num_looks = 0
 
-    async def away(*arguments: Any, **options: Any) -> list[dict[str, Any]]:
-        nonlocal num_looks
-        num_looks += 1
-        found = await find_workers(*arguments, **options)
-        world.bus._reconnected_at = time.monotonic() if 2 <= num_looks <= 4 else -math.inf
+    def away(found: list[dict[str, Any]], look: int) -> list[dict[str, Any]]:
+        world.bus._reconnected_at = time.monotonic() if 2 <= look <= 4 else -math.inf
         return found if world.bus.is_stable else []
 
-    monkeypatch.setattr(holding, "find_workers", away)
-    pushing = world.push("v2", "finish")
-    await until(lambda: num_looks > 4 or pushing.done())
-    world.policy.type()
-    outcome = await rolling
-    assert (versions(outcome), outcome.attempt) == (["v1"] * (2 * TOKENS), 0)
-    await pushing
+    await finish_while_unheard(world, monkeypatch, away, num_looks=4)
 
 
 async def test_an_agent_that_is_slow_to_answer_may_finish_its_rollouts(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def missed(found: list[dict[str, Any]], look: int) -> list[dict[str, Any]]:
+        return [stats for stats in found if stats["name"] != world.name or look != 2]
+
+    await finish_while_unheard(world, monkeypatch, missed, num_looks=2)
+
+
+async def finish_while_unheard(
+    world: World,
+    monkeypatch: pytest.MonkeyPatch,
+    heard: Callable[[list[dict[str, Any]], int], list[dict[str, Any]]],
+    *,
+    num_looks: int,
+) -> None:
+    """Push with `finish`; the rollout in flight ends after so many looks, of which `heard` lets some pass."""
     await world.push("v1", "continue")
     rolling = world.rollout()
     world.policy.type(1)
     await world.until_sampled(1)
-    num_looks = 0
+    looks = 0
 
-    async def missed(*arguments: Any, **options: Any) -> list[dict[str, Any]]:
-        nonlocal num_looks
-        num_looks += 1
-        found = await find_workers(*arguments, **options)
-        return [stats for stats in found if stats["name"] != world.name or num_looks != 2]
+    async def find(*arguments: Any, **options: Any) -> list[dict[str, Any]]:
+        nonlocal looks
+        looks += 1
+        return heard(await find_workers(*arguments, **options), looks)
 
-    monkeypatch.setattr(holding, "find_workers", missed)
+    monkeypatch.setattr(holding, "find_workers", find)
     pushing = world.push("v2", "finish")
-    await until(lambda: num_looks > 2 or pushing.done())
+    await until(lambda: looks > num_looks or pushing.done())
     world.policy.type()
     outcome = await rolling
     assert (versions(outcome), outcome.attempt) == (["v1"] * (2 * TOKENS), 0)
