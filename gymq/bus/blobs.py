@@ -18,7 +18,7 @@ from gymq.protocol.codec import Decoder, compressed, encode
 from gymq.protocol.messages import BadMessage, BlobRef
 from gymq.protocol.subjects import RolloutId
 
-CALL_TTL = "1h"
+CALL_TTL_S = 3600
 PATIENCE_S = 60.0
 
 _PARTS = {"task": subjects.task_parts, "rollout": subjects.rollout_parts}
@@ -72,7 +72,9 @@ async def store_call(bus: Bus, body: bytes, role: str, *, patience_s: float = PA
         subject = subjects.call_parts(role, secrets.token_hex(12))
     except subjects.BadToken as error:
         raise BadMessage(str(error)) from None
-    return await _store(bus, body, subject, hashlib.sha256(body).hexdigest(), {"Nats-TTL": CALL_TTL}, patience_s)
+    return await _store(
+        bus, body, subject, hashlib.sha256(body).hexdigest(), {"Nats-TTL": f"{CALL_TTL_S}s"}, patience_s
+    )
 
 
 async def _store(bus: Bus, body: bytes, subject: str, sha256: str, headers: dict[str, str], patience_s: float) -> bytes:

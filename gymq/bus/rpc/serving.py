@@ -42,7 +42,6 @@ log = logging.getLogger("gymq.serving")
 ACCEPT_AFTER_S = 0.2  # calls answered sooner need no Accepted
 STOP_S = 5.0  # for handlers that are cancelled
 MOST_WAITING = 1024  # calls that wait in a process, or as many as may run if that is more
-BLOB_S = 3600.0  # that a request which is stored as a blob may wait: it is stored for so long (`blobs.CALL_TTL`)
 CALLER_S = 30.0  # without a call, and a process counts as a caller no more
 
 _decode_ping = Decoder(Ping)
@@ -167,7 +166,7 @@ class Service:
             if box not in self._callers:
                 self._forget_callers()
             self._callers[box] = now
-        job.deadline = now + getattr(request, "timeout_s", BLOB_S)
+        job.deadline = now + getattr(request, "timeout_s", blobs.CALL_TTL_S)
         self._server.jobs[reply or id(job)] = job
         job.timer = self._server.loop.call_later(ACCEPT_AFTER_S, self._server.accept, job)
         self._waiting.append(job)
@@ -245,7 +244,7 @@ class Service:
             raise RolloutError(FailureClass.BAD_REQUEST, str(error)) from None
         except BusError as error:
             raise RolloutError(FailureClass.COMPONENT_FAILED, f"the request could not be fetched: {error}") from None
-        job.deadline += request.timeout_s - BLOB_S
+        job.deadline += request.timeout_s - blobs.CALL_TTL_S
         self._server.accept(job)
         return request
 
