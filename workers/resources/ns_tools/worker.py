@@ -170,12 +170,13 @@ class NsTools(gymq.Resources[ToolsRow, ToolSession]):
 
     async def verify(self, request: gymq.VerifyRequest[ToolsRow, ToolSession]) -> gymq.Verdict:
         state = request.state
-        calls, seconds = [], 0.0
+        calls = [] if state is None else state.calls
+        seconds = sum(call.seconds for call in calls)
         if state is not None:
-            calls, state.calls = state.calls, []
-            seconds = sum(call.seconds for call in calls)
             await state.notebook.close()
         answer = await self._verifier_of(request.row).answer(request)
+        if state is not None:
+            state.calls = []  # not before there is a verdict: one that failed is asked for again
         return gymq.Verdict(
             answer["reward"],
             delegated_response=answer,

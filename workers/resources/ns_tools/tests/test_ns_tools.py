@@ -1,5 +1,6 @@
 import json
 from typing import Any
+from unittest import mock
 
 import pytest
 from gymq.workers.resources.ns_tools.worker import NsTools
@@ -100,6 +101,17 @@ async def test_a_verifier_that_fails_is_no_reward(env):
     with pytest.raises(gymq.RolloutError) as raised:
         await env.verify(ROW, reply("B"))
     assert (raised.value.failure_class, raised.value.retryable) == (gymq.FailureClass.COMPONENT_FAILED, True)
+
+
+async def test_a_verdict_that_is_retried_counts_the_calls(env, monkeypatch):
+    session = await env.session(ROW)
+    await run(session, "1")
+    verifier = env.author._verifiers["choice"]._author
+    with monkeypatch.context() as failing:
+        failing.setattr(verifier, "verify", mock.AsyncMock(side_effect=KeyError("gone")))
+        with pytest.raises(gymq.RolloutError):
+            await session.verify(ROW, reply("Answer: B"))
+    assert (await session.verify(ROW, reply("Answer: B"))).fields["num_tool_calls"] == 1
 
 
 async def test_arguments_that_do_not_fit_are_told_to_the_model_and_counted(env):
