@@ -13,6 +13,7 @@ from gymq.cli.actions.export import export_file, export_trajectories
 from gymq.cli.export import export
 from gymq.cli.shared.errors import UsageError
 from gymq.data.run_files import RunFileError
+from gymq.runs.export.files import RunExport
 from gymq.testing import function_call, reply
 from tests.web.conftest import Web, failure, rollout, web, world
 
@@ -68,6 +69,17 @@ async def test_jsonl_is_what_a_collection_writes(web: Web, run: str, tmp_path: P
     assert [row["_ng_task_index"] for row in rows] == [0, 1, 2]
     # What is not a row has no field that a task needs.
     assert [set(row) - {"_ng_task_index", "_ng_rollout_index", "agent_ref"} for row in rows][2] == set()
+
+
+def test_the_files_name_the_agent_that_ran_a_row(tmp_path: Path) -> None:
+    other, deep = rollout("r", 0, row={"agent_ref": {"name": "other"}}), rollout("r", 1)
+    deep.row = b'{"a":' * 2000 + b"1" + b"}" * 2000
+    with RunExport(tmp_path / "run.jsonl") as file:
+        file.add(other)
+        file.add(deep)
+    for name in ("run.jsonl", "run_materialized_inputs.jsonl"):
+        lines = [json.loads(line) for line in (tmp_path / name).read_text().splitlines()]
+        assert [line["agent_ref"]["name"] for line in lines] == ["asker", "asker"]
 
 
 @pytest.mark.parametrize("form", ["jsonl", "atif"])

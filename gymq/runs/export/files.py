@@ -49,9 +49,10 @@ class RunExport:
         fields[ROLLOUT_INDEX] = outcome.rollout_index
         # The agent that made it, whatever the row of a submission says.
         fields[AGENT_REF] = {"name": outcome.agent}
-        self._rows.write(msgspec.json.encode(fields) + b"\n")
+        row = msgspec.json.encode(fields)
+        self._rows.write(row + b"\n")
         if isinstance(outcome, VerifiedRollout):
-            self._results.write(output_row(outcome, self._token_ids) + b"\n")
+            self._results.write(output_row(msgspec.structs.replace(outcome, row=row), self._token_ids) + b"\n")
 
 
 class ConvertedFile:
