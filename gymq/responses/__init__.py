@@ -37,7 +37,7 @@ from gymq.responses.items import (
 from gymq.responses.params import foreign_params, known_params, row_params, validate_params
 from gymq.responses.reply import response_without_model, validate_response
 from gymq.responses.to_anthropic import to_anthropic_message
-from gymq.responses.to_chat import responses_to_chat
+from gymq.responses.to_chat import as_function, responses_to_chat
 from gymq.responses.to_gemini import to_gemini_answer
 from gymq.responses.tokens import token_fields
 from gymq.responses.types import (
@@ -74,6 +74,7 @@ __all__ = [
     "Unsupported",
     "Usage",
     "add_usage",
+    "as_function",
     "asks_the_same",
     "assistant_text",
     "build_chains",

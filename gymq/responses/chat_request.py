@@ -191,7 +191,7 @@ def _video_part(part: Mapping[str, Any], path: str) -> Item:
 
 
 _PARTS: dict[str, _Convert] = {"text": _text_part, "image_url": _image_part, "video_url": _video_part}
-_TOOL_PARTS: dict[str, _Convert] = {"text": _text_part}
+_TOOL_PARTS: dict[str, _Convert] = {"text": _text_part, "image_url": _image_part}
 # OpenAI refuses `input_text` in what the assistant said.
 _ASSISTANT_PARTS: dict[str, _Convert] = {"text": _output_text_part, "refusal": _refusal_part}
 

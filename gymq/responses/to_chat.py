@@ -82,7 +82,7 @@ def _messages(items: str | Iterable[Item], *, token_ids: bool) -> list[dict[str,
     messages: list[dict[str, Any]] = []
     turn: _AssistantTurn | None = None
     for index, given in enumerate(items):
-        item = given if _is_of_chat(given) else _as_function(given)
+        item = as_function(given)
         if item is None:
             continue
         try:
@@ -129,8 +129,10 @@ def _is_of_chat(item: Item) -> bool:
             return kind is None and "role" in item
 
 
-def _as_function(item: Item) -> Item | None:
-    """Convert an item of another tool to one of a function; return None if chat has no form for it."""
+def as_function(item: Item) -> Item | None:
+    """Return an item, one of another tool as one of a function; None if chat has no form for it."""
+    if _is_of_chat(item):
+        return item
     if item.get("type") == CALL and isinstance(item.get("name"), str) and isinstance(item.get("call_id"), str):
         return call_as_function_call(item)
     kind, call_id = str(item.get("type") or "item_reference"), item.get("call_id")

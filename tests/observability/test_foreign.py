@@ -12,6 +12,7 @@ import pytest
 
 from gymq.data.jsonl import JsonlFile
 from gymq.protocol.messages import Failure, FailureClass, Stage, VerifiedRollout
+from gymq.protocol.tokens import TOKEN_FIELDS
 from gymq.runs.export.trajectories import TrajectoryFile, TrajectoryForm
 from gymq.runs.foreign import ForeignError, rollout_lines
 from gymq.runs.foreign.inspect_log import value_of
@@ -79,6 +80,10 @@ def without_ids(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [{name: value for name, value in item.items() if name not in ("id", "status")} for item in items]
 
 
+def without_tokens(items: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{name: value for name, value in item.items() if name not in TOKEN_FIELDS} for item in items]
+
+
 def test_a_trajectory_has_the_steps_of_the_format(tmp_path: Path) -> None:
     (line,) = written(tmp_path, "atif", rollout()).read_text().splitlines()
     made = json.loads(line)
@@ -112,6 +117,51 @@ def test_a_trajectory_is_read_as_it_was(tmp_path: Path) -> None:
     assert one["responses_create_params"] == {"input": PROMPT, "tools": [TOOL]}
     assert without_ids(one["response"]["output"]) == without_ids(OUTPUT)
     assert one["response"]["model"] == "m-1"
+
+
+def test_a_prompt_with_calls_is_read_as_it_was(tmp_path: Path) -> None:
+    before = [OUTPUT[1] | {"call_id": "c0"}, OUTPUT[2] | {"call_id": "c0"}, PROMPT[1]]
+    prompt = PROMPT + without_tokens(before)
+    row = {"responses_create_params": {"input": prompt}}
+    (one,) = read(written(tmp_path, "atif", rollout(row=json.dumps(row).encode())))
+    assert one["responses_create_params"]["input"] == prompt
+    assert without_ids(one["response"]["output"]) == without_ids(OUTPUT)
+
+
+@pytest.mark.parametrize("form", ["atif", "verifiers-traces"])
+def test_calls_of_all_tools_and_all_reasoning_are_kept(tmp_path: Path, form: TrajectoryForm) -> None:
+    output = [
+        {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "I patch."}]},
+        {"type": "custom_tool_call", "call_id": "c1", "name": "patch", "input": "a-b"},
+        {"type": "custom_tool_call_output", "call_id": "c1", "output": "done"},
+        OUTPUT[-1],
+    ]
+    response = {"id": "r", "object": "response", "model": "m-1", "output": output}
+    (one,) = read(written(tmp_path, form, rollout(response=response)))
+    thought, call, result, _ = one["response"]["output"]
+    assert thought["summary"] == [{"type": "summary_text", "text": "I patch."}]
+    assert (call["type"], call["name"], json.loads(call["arguments"])) == ("function_call", "patch", {"input": "a-b"})
+    assert (result["type"], result["call_id"], result["output"]) == ("function_call_output", "c1", "done")
+
+
+@pytest.mark.parametrize("form", ["verifiers", "verifiers-traces"])
+def test_an_image_that_a_tool_returned_is_read(tmp_path: Path, form: TrajectoryForm) -> None:
+    parts = [
+        {"type": "input_text", "text": "a lamp"},
+        {"type": "input_image", "image_url": "data:image/png;base64,AA", "detail": "auto"},
+    ]
+    output = [*OUTPUT[:2], OUTPUT[2] | {"output": parts}, OUTPUT[3]]
+    response = {"id": "r", "object": "response", "model": "m-1", "output": output}
+    (one,) = read(written(tmp_path, form, rollout(response=response)))
+    assert [item["output"] for item in one["response"]["output"] if "output" in item] == [parts]
+
+
+@pytest.mark.parametrize("form", ["atif", "verifiers", "verifiers-traces"])
+def test_arguments_that_are_nested_too_deeply_stay_text(tmp_path: Path, form: TrajectoryForm) -> None:
+    call = OUTPUT[1] | {"arguments": '{"a":' * 2000 + "1" + "}" * 2000}
+    response = {"id": "r", "object": "response", "model": "m-1", "output": [OUTPUT[0], call, *OUTPUT[2:]]}
+    (one,) = read(written(tmp_path, form, rollout(response=response)))
+    assert call["arguments"][-100:] in json.dumps(one["response"]["output"])
 
 
 def test_a_trajectory_of_another_program_is_read(tmp_path: Path) -> None:

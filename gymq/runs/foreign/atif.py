@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from gymq.responses import Item, function_call_output
-from gymq.responses.items import new_id, reasoning_item
+from gymq.responses import Item, as_function, function_call_output
+from gymq.responses.items import new_id, reasoning_item, reasoning_texts
 from gymq.runs.foreign.rollout import ForeignError, ForeignRollout, index_or, number, usage_of
 from gymq.runs.outcome_fields import as_object
 
@@ -39,13 +39,14 @@ def read_atif(value: Mapping[str, Any], where: str, index: int) -> ForeignRollou
     ours = as_object(extra.get(OURS))
     prompt: list[Item] = []
     output: list[Item] = []
-    steps = value.get("steps")
+    steps, given = value.get("steps"), number(ours.get("prompt_steps"))
     if not isinstance(steps, list):
         raise ForeignError(f"{where}: steps: expected a list")
     for position, step in enumerate(steps):
         place = f"{where}: steps[{position}]"
         items = list(_items(_mapping(step, place), place))
-        (output if output or step.get("source") == "agent" else prompt).extend(items)
+        is_made = bool(output) or step.get("source") == "agent" if given is None else position >= given
+        (output if is_made else prompt).extend(items)
     metrics = as_object(value.get("final_metrics"))
     more = as_object(metrics.get("extra"))
     reward = next(
@@ -81,9 +82,8 @@ def write_atif(
         version: of the program that made it.
         ours: what the format has no place for, such as reward, row and verdict.
     """
-    steps: list[dict[str, Any]] = [step for item in prompt for step in _prompt_steps(item)]
-    for item in response["output"]:
-        _add(steps, item)
+    given = _steps_of(prompt)
+    steps = given + _steps_of(response["output"])
     for number_, step in enumerate(steps, 1):
         step["step_id"] = number_
     usage = response.get("usage") or {}
@@ -96,7 +96,7 @@ def write_atif(
         "steps": [{"step_id": step.pop("step_id"), **step} for step in steps],
         "final_metrics": {name: value for name, value in totals.items() if value is not None}
         | {"total_steps": len(steps)},
-        "extra": {OURS: dict(ours)},
+        "extra": {OURS: {**ours, "prompt_steps": len(given)}},
     }
 
 
@@ -183,24 +183,22 @@ def _mapping(value: object, where: str) -> Mapping[str, Any]:
 # Items to steps -------------------------------------------------------------------------------------------------------
 
 
-def _prompt_steps(item: Item) -> Iterator[dict[str, Any]]:
-    role = item.get("role")
-    if role in ("system", "developer", "user"):
-        yield {"source": "user" if role == "user" else "system", "message": _parts_text(item.get("content"))}
-        return
+def _steps_of(items: Sequence[Item]) -> list[dict[str, Any]]:
     steps: list[dict[str, Any]] = []
-    _add(steps, item)
-    yield from steps
+    owners: dict[str, dict[str, Any]] = {}  # by call
+    for item in items:
+        _add(steps, owners, as_function(item) or item)
+    return steps
 
 
-def _add(steps: list[dict[str, Any]], item: Item) -> None:
+def _add(steps: list[dict[str, Any]], owners: dict[str, dict[str, Any]], item: Item) -> None:
     """Add an item to the steps: to the last one, if it belongs to the same reply or is the result of its call."""
     kind = item.get("type") or "message"
     last = steps[-1] if steps and steps[-1]["source"] == "agent" else None
     if kind == "function_call_output":
         call = item.get("call_id")
         result: dict[str, Any] = {"content": _parts_text(item.get("output"))}
-        owner = next((step for step in reversed(steps) if _has_call(step, call)), None)
+        owner = owners.get(str(call))
         if owner is not None:
             result = {"source_call_id": call, **result}  # only a call of the same step may be named
         else:
@@ -214,18 +212,14 @@ def _add(steps: list[dict[str, Any]], item: Item) -> None:
     is_new = last is None or "observation" in last or "metrics" in last or (kind == "reasoning" and len(last) > 2)
     step = _new(steps, "agent") if is_new or last is None else last
     if kind == "reasoning":
-        parts = item.get("summary") or item.get("content") or ()
-        step["reasoning_content"] = "\n".join(str(part.get("text", "")) for part in parts)
+        step["reasoning_content"] = "\n".join(reasoning_texts(item))
     elif kind == "function_call":
         step.setdefault("tool_calls", []).append(_call(item))
+        owners[str(item.get("call_id"))] = step
     else:
         text = _parts_text(item.get("content"))
         step["message"] = f"{step['message']}\n{text}" if step["message"] else text
     _measure(step, item)
-
-
-def _has_call(step: Mapping[str, Any], call: object) -> bool:
-    return any(one["tool_call_id"] == call for one in step.get("tool_calls", ()))
 
 
 def _new(steps: list[dict[str, Any]], source: str) -> dict[str, Any]:
@@ -236,7 +230,7 @@ def _new(steps: list[dict[str, Any]], source: str) -> dict[str, Any]:
 def _call(item: Item) -> dict[str, Any]:
     try:
         arguments = msgspec.json.decode(item.get("arguments") or "{}")
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         arguments = None
     if not isinstance(arguments, dict):  # the format asks for an object, and the model wrote something else
         arguments = {"arguments": item.get("arguments")}

@@ -8,6 +8,7 @@ from typing import Any
 
 from gymq import responses
 from gymq.protocol.tokens import GENERATION_FIELD
+from gymq.responses.items import reasoning_texts
 
 Row = dict[str, Any]
 
@@ -17,7 +18,8 @@ _GIVEN_ROLES = ("user", "system", "developer", "tool")  # of messages that no mo
 def turns(items: Sequence[Row]) -> Iterator[list[Row]]:
     """Yield the items of each message. A message of the model has the tokens of one call at most."""
     turn: list[Row] = []
-    for item in items:
+    for given in items:
+        item = responses.as_function(given) or given
         begins_call = item.get(GENERATION_FIELD) and any(one.get(GENERATION_FIELD) for one in turn)
         if turn and (begins_call or not (is_models(item) and is_models(turn[0]))):
             yield turn
@@ -34,7 +36,7 @@ def is_models(item: Row) -> bool:
 def message(items: Sequence[Row]) -> Row:
     item = items[0]
     if is_models(item):
-        thoughts = [part.get("text") or "" for one in items for part in one.get("summary") or ()]
+        thoughts = [text for one in items if one.get("type") == "reasoning" for text in reasoning_texts(one)]
         calls = [
             {"id": call["call_id"], "name": call["name"], "arguments": call.get("arguments") or ""}
             for call in items
