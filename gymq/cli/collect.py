@@ -105,8 +105,6 @@ def collect(
     from gymq.protocol.messages import Priority
     from gymq.runs.collection.options import CollectOptions, default_output
 
-    if input is None and overrides and Path(overrides[0]).is_file():
-        raise UsageError(f"{overrides[0]} is a file; --input {overrides[0]} rolls out its rows")
     params, others = read_sampling(overrides, sampling)
     settings = read_config(sources, others)
     block = chosen_block(settings, sources, dataset, input, agent)

@@ -21,6 +21,11 @@ from gymq.redaction import MASK, may_name_secret
 
 Action = Literal["change", "add", "set", "delete"]
 _PREFIXES: tuple[tuple[str, Action], ...] = (("++", "set"), ("+", "add"), ("~", "delete"), ("", "change"))
+_FILES = (  # which options take them, by the ends of their names
+    ((".yaml", ".yml"), "a configuration is given as --config"),
+    ((".py",), "a file with a verifier is given as --resources"),
+    ((".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet", ".arrow"), "rows are given as --input"),
+)
 
 
 @dataclass(frozen=True)
@@ -97,7 +102,10 @@ def _parse(argument: str, option: str = "") -> Override:
     shown = hidden if is_secret else argument
     keys = tuple(part.strip() for part in key.split("."))
     if not equals and action != "delete":
-        raise ConfigError(f"override {shown}: = is missing; write key=value, +key=value, ++key=value or ~key")
+        given = next((f"{words} {shown}" for endings, words in _FILES if shown.endswith(endings)), None)
+        raise ConfigError(
+            f"override {shown}: = is missing; {given or 'write key=value, +key=value, ++key=value or ~key'}"
+        )
     if not all(keys) or any(character in key for character in "[]{}'\"\n"):
         raise ConfigError(f"override {shown}: the key must be names with dots between them")
     parsed = Override(shown, action, keys, None, has_value=bool(equals), option=option)

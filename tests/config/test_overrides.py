@@ -111,6 +111,15 @@ def test_a_value_is_needed(load_files, override):
         load_files({"a.yaml": "x: 1"}, override)
 
 
+@pytest.mark.parametrize(
+    ("file", "option"),
+    [("b.yaml", "--config"), ("b.py", "--resources"), ("b.jsonl.gz", "--input"), ("b.txt", "key=value")],
+)
+def test_a_file_without_its_option_is_told_the_option(load_files, file, option):
+    with pytest.raises(ConfigError, match=f"= is missing; .*{option}"):
+        load_files({"a.yaml": "x: 1"}, file)
+
+
 @pytest.mark.parametrize("override", ["=1", "+=1", "a..b=1", ".a=1", "a.=1", "a[0]=1", "~", "'a'=1"])
 def test_a_key_is_names_with_dots(load_files, override):
     with pytest.raises(ConfigError, match="the key must be names with dots between them"):
