@@ -26,13 +26,15 @@ VERBS = ("PING", "INFO", "STATS")
 ReportT = TypeVar("ReportT")
 
 
-class _Identity(msgspec.Struct):
+class Identity(msgspec.Struct):
+    """What every answer of a worker begins with."""
+
     name: str
     id: str
     metadata: dict[str, str] = {}
 
 
-_decode_identity = msgspec.json.Decoder(_Identity).decode
+_decode_identity = msgspec.json.Decoder(Identity).decode
 
 
 class ServiceListing:
@@ -178,18 +180,32 @@ def reported(stats: dict[str, Any], name: str, form: type[ReportT]) -> ReportT |
         return None
 
 
+async def first_to_answer(bus: Bus, instance: str, role: str, *, timeout_s: float) -> Identity | None:
+    """Return the worker of an instance that answers first; None: none does, or not as the protocol has it.
+
+    Args:
+        instance: its name as in subjects.
+
+    Raises:
+        BusError: NATS is away.
+    """
+    try:
+        ping = f"{subjects.SERVICES}.PING.{instance}"
+        return _decode_identity((await bus.request(ping, b"", timeout_s=timeout_s, answered_by=role)).data)
+    except (NoResponders, NoAnswer, msgspec.DecodeError):
+        return None
+
+
 async def is_running(bus: Bus, name: str, kind: str, *, patience_s: float = RUNNING_PATIENCE_S) -> bool:
     """Return whether some process serves an instance of this name; one that is being started again is waited for."""
     loop = asyncio.get_running_loop()
     give_up = loop.time() + patience_s
     while True:
-        try:
-            ping = f"{subjects.SERVICES}.PING.{subjects.instance(name)}"
-            answer = await bus.request(ping, b"", timeout_s=2.0, answered_by=ROLE_OF[kind])
-            return _decode_identity(answer.data).metadata.get("kind") == kind
-        except (NoResponders, NoAnswer, msgspec.DecodeError):
-            if loop.time() > give_up:
-                return False
+        found = await first_to_answer(bus, subjects.instance(name), ROLE_OF[kind], timeout_s=2.0)
+        if found is not None:
+            return found.metadata.get("kind") == kind
+        if loop.time() > give_up:
+            return False
         await asyncio.sleep(0.25)
 
 

@@ -67,10 +67,9 @@ class ModelRunner:
         if type(self.model).share is not Model.share:
             await Replicas(server.bus, self.model.name, server.worker, self.model.share).start()
         limit = self.model.options.max_concurrency or self.model.max_concurrency
-        own = subjects.replica(self.model.name, server.worker)
-        for subject, own_subject, decode in (
-            (subjects.model(self.model.name), own, _decode_next),
-            (subjects.judge(self.model.name), "", _decode),
+        for subject, decode in (
+            (subjects.model(self.model.name), _decode_next),
+            (subjects.judge(self.model.name), _decode),
         ):
             service = await server.serve(
                 self.model.name,
@@ -80,7 +79,6 @@ class ModelRunner:
                 group=subjects.MODEL_GROUP,
                 limit=limit,
                 failure_class=FailureClass.MODEL_FAILED,
-                own_subject=own_subject,
             )
             self._services.append(service)
         self._publishing = asyncio.create_task(self._publish_load(server))

@@ -213,8 +213,13 @@ def model(name: str) -> str:
     return f"gym.model.{instance(name, 'model')}"
 
 
+def of_worker(group: str, worker: str) -> str:
+    """Return the subject on which one worker of a queue group takes the requests of its group."""
+    return f"{group}.{token(worker, 'worker')}"
+
+
 def replica(name: str, worker: str) -> str:
-    return f"gym.model.{instance(name, 'model')}.{token(worker, 'worker')}"
+    return of_worker(model(name), worker)
 
 
 def load(name: str) -> str:
@@ -371,6 +376,10 @@ DONE = Subject("gym.done.<run>.<task>.<rollout>", "headers only")
 JOURNAL = Subject("gym.journal.<run>.<task>.<rollout>", "JournalEntry", "JOURNAL")
 SEED = Subject("gym.seed.<resources>", "Seed → Seeded", group="resources")
 STATELESS = Subject("gym.resources.<resources>", "ToolCall → ToolResult, Verify → Verified", group="resources")
+ONE_SEED = Subject("gym.seed.<resources>.<worker>", "Seed → Seeded", group="resources")
+ONE_STATELESS = Subject(
+    "gym.resources.<resources>.<worker>", "ToolCall → ToolResult, Verify → Verified", group="resources"
+)
 SESSION = Subject(
     "gym.session.<worker>.<session>", "ToolCall → ToolResult, Verify → Verified, Seed → Seeded, Close → Closed"
 )
@@ -378,6 +387,7 @@ _MODEL_CALLS = "Generate → Generated, GenerateNext → Generated or NeedsPrefi
 MODEL = Subject("gym.model.<model>", _MODEL_CALLS, group="model")
 REPLICA = Subject("gym.model.<model>.<worker>", _MODEL_CALLS, group="model")
 JUDGE = Subject("gym.judge.<model>", "Generate → Generated", group="model")
+ONE_JUDGE = Subject("gym.judge.<model>.<worker>", "Generate → Generated", group="model")
 LOAD = Subject("gym.load.<model>", "Load")
 WEIGHTS = Subject("gym.weights.<model>", "Weights", "WEIGHTS")
 PUSHED = Subject("gym.pushed.<model>", "headers only")

@@ -132,7 +132,7 @@ async def test_a_call_that_nobody_serves_ends_when_its_budget_is_spent(bus: Bus,
 
 async def test_a_call_waits_longer_for_workers_that_live_but_are_full(bus: Bus, run: str, change: Change) -> None:
     async def live(message: Msg) -> None:
-        await bus.publish(message.reply, b"{}")
+        await bus.publish(message.reply, b'{"name": "m", "id": "w"}')
 
     change("call", budget_s=0.05)
     await bus.subscribe(f"$SRV.PING.{run}", live)

@@ -15,6 +15,7 @@ import pytest
 from nats.aio.msg import Msg
 
 from gymq.bus import Bus, blobs
+from gymq.bus.discovery import ServiceListing
 from gymq.bus.rpc import calls as calls_module
 from gymq.bus.rpc.calls import CallLost, Calls, NoWorker
 from gymq.cluster.server import EmbeddedServer
@@ -178,6 +179,41 @@ async def test_a_frozen_worker_is_noticed_and_another_takes_the_call(
     # Alone from now on: a frozen member of a queue group is still given calls, until the server cuts it off.
     await survivor.serve(run, group="")
     assert (await calling)["worker"] == f"{run}-s"
+
+
+@pytest.mark.parametrize(
+    ("group_of", "kind"), [(subjects.seed, "resources"), (subjects.stateless, "resources"), (subjects.judge, "models")]
+)
+async def test_calls_leave_a_frozen_worker_of_a_group_for_one_that_answers(
+    calls: Calls,
+    bus: Bus,
+    other_bus: Bus,
+    run: str,
+    group_of: Callable[[str], str],
+    kind: str,
+    monkeypatch: pytest.MonkeyPatch,
+    short_pauses: None,
+) -> None:
+    monkeypatch.setattr(calls_module, "ACCEPT_TIMEOUT_S", 0.5)
+    subject = group_of(run)
+    taken: list[Msg] = []
+
+    async def ignore(message: Msg) -> None:
+        taken.append(message)
+
+    await bus.subscribe(subject, ignore, group="g")
+    replica = ScriptedReplica(other_bus, f"{run}-w")
+    await replica.serve(subject)
+    listing = ServiceListing(
+        other_bus, name=run, worker=replica.worker, kind=kind, implementation="x", subjects=[subject], stats=dict
+    )
+    await listing.start()
+    await other_bus.flush()
+    answers = await asyncio.gather(*(call(calls, subject, ask(f"{number}", timeout_s=3600)) for number in range(100)))
+    assert {answer["worker"] for answer in answers} == {replica.worker}
+    assert taken
+    assert len(taken) < 100  # each call once at most
+    assert len(replica.finished) == 100
 
 
 async def test_a_call_that_nobody_accepts_is_lost(

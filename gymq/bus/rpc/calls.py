@@ -14,6 +14,7 @@ import msgspec
 
 from gymq.bus import Bus, BusError, Denied, Msg, NoAnswer, NoResponders, blobs
 from gymq.bus.connection import SUSPENDED_S, is_no_responders
+from gymq.bus.discovery import first_to_answer
 from gymq.bus.rpc import tracing
 from gymq.bus.rpc.process_reports import OpenCall, OpenCalls
 from gymq.failures import INTERRUPTED, RETRIES, CancelReason, RolloutError, SessionGone
@@ -167,21 +168,24 @@ class Calls:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + request.timeout_s
         failures: _Failures | None = None
+        by_name = False  # the group has a worker that is frozen, perhaps, and would be given the next try too
         while True:
             if not self._bus.is_connected:
                 await self._bus.until_connected(deadline - loop.time())
             reconnects = self._bus.reconnects
-            chosen = one()
+            chosen = one() or (await self._living(subject, deadline) if by_name else "")
             try:
                 return await self._once(chosen or subject, request, deadline)
             except NoWorker as error:
                 if chosen:
+                    by_name = False
                     continue  # gone or full: it did not run, and another one may have it
                 problem: RolloutError = error
                 interrupted = not self._bus.is_stable
             except CallLost as error:
                 problem = error
                 interrupted = not self._bus.is_connected or self._bus.reconnects != reconnects
+                by_name = not subject.startswith(subjects.SESSIONS)
             except RolloutError as error:
                 if error.failure_class is not FailureClass.SATURATED:
                     raise
@@ -195,7 +199,8 @@ class Calls:
                 text = f"the worker of {subject} is gone"
                 raise RolloutError(FailureClass.SESSION_LOST, text) if failures.num_lost else SessionGone(text)
             pause_s = failures.pause_s(problem, interrupted)
-            if pause_s is None and unserved and await self._is_full(subject, deadline):
+            # Workers of an unserved subject may live all the same: full ones leave it until they have room.
+            if pause_s is None and unserved and await self._living(subject, deadline):
                 failures.forget(problem)
                 open_call.waits_for = f"workers of {subject} take no more calls (max_concurrency)"
                 pause_s = failures.pause_s(problem, interrupted)
@@ -209,17 +214,17 @@ class Calls:
             open_call.waits_for = ""
             request = _again(request, deadline - loop.time(), failures.num_lost, problem)
 
-    async def _is_full(self, subject: str, deadline: float) -> bool:
-        """Return whether workers of an unserved subject live all the same: full ones leave it until they have room."""
+    async def _living(self, subject: str, deadline: float) -> str:
+        """Return the own subject of a worker in a subject's group that answers now; empty: none does."""
         timeout_s = min(PROBE_TIMEOUT_S, deadline - asyncio.get_running_loop().time())
         if timeout_s <= 0:
-            return False
+            return ""
+        name, role = subject.rpartition(".")[2], subjects.answered_by(subject)
         try:
-            ping = f"{subjects.SERVICES}.PING.{subject.rpartition('.')[2]}"
-            await self._bus.request(ping, b"", timeout_s=timeout_s, answered_by=subjects.answered_by(subject))
-        except BusError:
-            return False
-        return True
+            found = await first_to_answer(self._bus, name, role, timeout_s=timeout_s)
+            return "" if found is None else subjects.of_worker(subject, found.id)
+        except (BusError, subjects.BadToken):
+            return ""
 
     async def send(self, subject: str, request: Call) -> None:
         """Send a request without waiting for an answer; it is lost silently if no worker serves it."""

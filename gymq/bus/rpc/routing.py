@@ -1,7 +1,6 @@
 """Choosing the replica of a model for a call: the one that holds its prefix, or else one with little load.
 
-Replicas publish their load. While none does, calls go to the queue group unchanged, where the server also gives them to
-a replica that is frozen.
+Replicas publish their load. While none does, calls go to the queue group unchanged.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class _Job:
 
 
 class Service:
-    """One subject served by one handler, and perhaps a second one that is this process's own."""
+    """One subject served by one handler, and in a group a second one that is this process's own."""
 
     def __init__(
         self,
@@ -80,11 +80,9 @@ class Service:
         handler: Handler,
         limit: int,
         failure_class: FailureClass,
-        own_subject: str,
     ) -> None:
         self.name = name
         self.subject = subject
-        self.own_subject = own_subject
         self.group = group
         self.limit = limit
         self.num_requests = 0
@@ -128,7 +126,8 @@ class Service:
             return
         self._joining = True
         try:
-            for subject in filter(None, (self.own_subject, self.subject)):
+            own = [subjects.of_worker(self.subject, self._server.worker)] if self.group else []
+            for subject in (*own, self.subject):
                 subscription = await self._server.bus.listen(subject, self._on_message, group=self.group)
                 self._subscriptions.append(subscription)
         finally:
@@ -299,13 +298,12 @@ class Server:
         group: str = "",
         limit: int,
         failure_class: FailureClass = FailureClass.VERIFIER_FAILED,
-        own_subject: str = "",
     ) -> Service:
         """Answer every request on `subject` with `handler(subject, request)`, at most `limit` at a time.
 
         Args:
+            group: queue group that shares the requests; callers may also ask this process by name, for the same slots.
             failure_class: of the reply when `handler` raises something else than a RolloutError.
-            own_subject: a second subject with the same slots, for callers that ask this process by name.
         """
         service = Service(
             self,
@@ -316,7 +314,6 @@ class Server:
             handler=handler,
             limit=limit,
             failure_class=failure_class,
-            own_subject=own_subject,
         )
         self.services.append(service)
         await service.join()

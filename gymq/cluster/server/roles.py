@@ -96,7 +96,9 @@ ROLLOUTS = subjects.ROLLOUT.wildcard
 DONE = str(streams.stream_configs()[streams.ROLLOUTS]["republish"]["dest"])
 JOURNAL = subjects.JOURNAL.wildcard
 SEED = subjects.SEED.wildcard
+ONE_SEED = subjects.ONE_SEED.wildcard
 STATELESS = subjects.STATELESS.wildcard
+ONE_STATELESS = subjects.ONE_STATELESS.wildcard
 SESSION = subjects.SESSION.wildcard
 MODEL = subjects.MODEL.wildcard
 REPLICA = subjects.REPLICA.wildcard
@@ -106,6 +108,7 @@ PUSHED = subjects.PUSHED.wildcard
 HOLD = subjects.HOLD.wildcard
 WEIGHTS_PARTS = subjects.WEIGHTS_PART.wildcard
 JUDGE = subjects.JUDGE.wildcard
+ONE_JUDGE = subjects.ONE_JUDGE.wildcard
 TASK_PARTS = subjects.TASK_PART.wildcard
 ROLLOUT_PARTS = subjects.ROLLOUT_PART.wildcard
 CALL_PARTS = subjects.CALL_PART.wildcard
@@ -117,7 +120,7 @@ OPENED = subjects.OPENED.wildcard
 PROFILES = subjects.PROFILE.wildcard
 
 # What a caller needs beside `_large_bodies`: signs of life, and whether a full worker lives.
-_JUDGE_CALLS = (JUDGE, *_callee("model"), "$SRV.PING.*")
+_JUDGE_CALLS = (JUDGE, ONE_JUDGE, *_callee("model"), "$SRV.PING.*")
 
 _READ_OUTCOMES = (
     _range(streams.ROLLOUTS),
@@ -149,7 +152,7 @@ _CLIENT = (
 )
 
 _AGENT_CALLS = (
-    *(MODEL, REPLICA, SEED, STATELESS, SESSION),
+    *(MODEL, REPLICA, SEED, ONE_SEED, STATELESS, ONE_STATELESS, SESSION),
     *(*_callee("model"), *_callee("resources"), "$SRV.PING.*"),
 )
 
@@ -211,6 +214,7 @@ ROLES: tuple[Role, ...] = (
             f"{MODEL} {subjects.MODEL_GROUP}",
             f"{REPLICA} {subjects.MODEL_GROUP}",
             f"{JUDGE} {subjects.MODEL_GROUP}",
+            f"{ONE_JUDGE} {subjects.MODEL_GROUP}",
             *_worker("model"),
         ),
     ),
@@ -224,7 +228,9 @@ ROLES: tuple[Role, ...] = (
         subscribe=(
             _inbox("resources"),
             f"{SEED} {subjects.RESOURCES_GROUP}",
+            f"{ONE_SEED} {subjects.RESOURCES_GROUP}",
             f"{STATELESS} {subjects.RESOURCES_GROUP}",
+            f"{ONE_STATELESS} {subjects.RESOURCES_GROUP}",
             SESSION,
             *_worker("resources"),
         ),
