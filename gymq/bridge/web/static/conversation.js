@@ -57,11 +57,16 @@ function contentNodes(value) {
 
 // Results by the calls that they answer; one without a call's id belongs to the first call that has none yet.
 function pairs(items) {
-  const calls = items.filter((item) => item.type === "function_call");
+  const waiting = new Map(); // calls by id, by name and all of them, the last one first
+  for (const call of items.filter((item) => item.type === "function_call").reverse()) {
+    for (const key of [`id ${call.call_id}`, `name ${call.name}`, ""]) waiting.set(key, waiting.get(key) || []).get(key).push(call);
+  }
   const results = new Map();
   for (const item of items) {
     if (item.type !== "function_call_output") continue;
-    const call = calls.find((one) => !results.has(one) && (item.call_id ? one.call_id === item.call_id : !item.name || one.name === item.name));
+    const calls = waiting.get(item.call_id ? `id ${item.call_id}` : item.name ? `name ${item.name}` : "") || [];
+    let call = calls.pop();
+    while (results.has(call)) call = calls.pop();
     if (call) results.set(call, item);
   }
   return results;

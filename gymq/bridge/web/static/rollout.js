@@ -109,8 +109,9 @@ function outlined(view, body) {
 
 // What a turn did: the tools that it called, or what it said.
 function summary(items) {
-  const calls = items.filter((item) => item.type === "function_call").map((item) => item.name);
-  if (calls.length) return words([...new Set(calls)].map((name) => { const times = calls.filter((one) => one === name).length; return times > 1 ? `${name} × ${times}` : name; }).join(", "), 60);
+  const calls = new Map();
+  for (const item of items) if (item.type === "function_call") calls.set(item.name, (calls.get(item.name) || 0) + 1);
+  if (calls.size) return words([...calls].map(([name, times]) => (times > 1 ? `${name} × ${times}` : name)).join(", "), 60);
   const said = items.find((item) => item.type === "message" || !item.type) || items[0];
   return words(textOf(said).slice(0, 400).replace(/[*`#]+/g, ""), 60);
 }
@@ -255,9 +256,9 @@ function turns(view, signal, shown) {
   const grouped = groupTurns(view.items || []);
   const calls = (view.timings || []).filter(([stage]) => stage === "model");
   const tools = (view.timings || []).filter(([stage]) => stage === "tool");
-  const outputs = (view.items || []).filter((item) => item.type === "function_call_output");
+  const outputs = new Map((view.items || []).filter((item) => item.type === "function_call_output").map((item, at) => [item, at]));
   const known = calls.length === grouped.length ? calls : [];
-  const took = (item) => (tools.length === outputs.length ? tools[outputs.indexOf(item)]?.[2] : undefined);
+  const took = (item) => (tools.length === outputs.size ? tools[outputs.get(item)]?.[2] : undefined);
   const areSeveral = new Set(stretches(view.items || []).map(([version]) => version)).size > 1;
   const isSame = (one, other) => one && one.isStored === other.isStored && one.areSeveral === other.areSeveral && one.items.length === other.items.length && one.items.every((item, at) => item === other.items[at]);
   shown.turns = grouped.map((turn, number) => {
