@@ -125,7 +125,9 @@ def test_the_configuration_of_a_run_is_shown_as_it_was_given_without_its_secrets
 def test_the_cluster_that_runs_in_a_folder_is_shown(cluster: Finished) -> None:
     with viewing(cluster.folder) as shown:
         assert shown.runs()[cluster.run] == 8
-        assert {worker["kind"] for worker in shown.get("cluster")["workers"]} == {"agents", "models", "resources"}
+        found = shown.get("cluster")
+        assert found["is_here"]
+        assert {worker["kind"] for worker in found["workers"]} == {"agents", "models", "resources"}
 
 
 def test_nothing_is_served_where_nothing_was_run(gymq: Command, here: Path) -> None:
@@ -150,6 +152,9 @@ def test_only_reading_is_possible(cluster: Finished) -> None:
 def test_a_file_of_rollouts_is_shown_with_its_failures(cluster: Finished, tmp_path: Path) -> None:
     with viewing(tmp_path, cluster.file()) as shown:
         shown.until(lambda runs: runs == {cluster.run: 8})
+        (listed,) = shown.get("runs")["runs"]
+        assert (listed["overview"]["created_at"], listed["duration_s"]) == (0.0, None)  # the file does not say
+        assert not shown.get("cluster")["is_here"]
         view = shown.get(f"runs/{cluster.run}")
         assert view["overview"]["failures"] == {"judge_failed": 4}
         assert view["overview"]["num_rollouts"] == 12

@@ -114,7 +114,7 @@ class WebRoutes:
     async def cluster(self, request: web.Request) -> web.Response:
         bus = self._context.bus
         queues = [queue for queue in await read_queues(bus.js, TASKS) if queue.agent is not None]
-        return _answer({"queues": queues, "workers": await read_workers(bus)})
+        return _answer({"is_here": self._context.has_workers, "queues": queues, "workers": await read_workers(bus)})
 
     async def run(self, request: web.Request) -> web.Response:
         return _answer(await self._views.view(run_of(request)))

@@ -36,7 +36,10 @@ async def run_viewer(
     token_texts = None if tokenizer is None else TokenTexts(tokenizer)
     with until_interrupted():
         if files:
-            async with _imported(files) as bus, Viewer(bus, host, port, token_texts=token_texts) as viewer:
+            async with (
+                _imported(files) as bus,
+                Viewer(bus, host, port, token_texts=token_texts, has_workers=False) as viewer,
+            ):
                 print(f"{viewer.url}\nCtrl-C stops it", flush=True)
                 await asyncio.Event().wait()
         await _follow(host, port, nats, token_texts)
@@ -65,7 +68,8 @@ async def export_viewer(
                 await stack.enter_async_context(_profiled(bus))
         for run in runs or ():
             await require_run(bus, run)
-        num_runs, num_rollouts = await ViewerExport(bus, folder, token_texts, has_workers=server is None).write(runs)
+        export = ViewerExport(bus, folder, token_texts, has_workers=not files and server is None)
+        num_runs, num_rollouts = await export.write(runs)
     print(f"{counted(num_runs, 'run')} with {counted(num_rollouts, 'rollout')} in {folder / 'index.html'}")
     return 0
 

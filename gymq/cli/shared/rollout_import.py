@@ -116,7 +116,7 @@ def _record(found: Imported, file: Path, manifest: Manifest | None) -> Run:
         configuration = encode_configuration(options, manifest.config)
     return Run(
         run=found.run,
-        created_at=file.stat().st_mtime,
+        created_at=0.0,  # the file does not say
         num_rollouts=found.num_rollouts,
         configuration=configuration,
     )

@@ -111,7 +111,7 @@ class Rate {
 
 function startOf({ overview }) {
   const models = overview.models.map((model) => model.replace(/^policy_model = /, ""));
-  return `started ${time(overview.created_at)}${models.length ? `, policy: ${models.join(", ")}` : ""}`;
+  return [overview.created_at && `started ${time(overview.created_at)}`, models.length && `policy: ${models.join(", ")}`].filter(Boolean).join(", ");
 }
 
 function drawNumbers(box, view, rate) {

@@ -40,8 +40,9 @@ export async function runsView(main, query, signal) {
       pager(wanted.skip, num_runs, here));
   };
   const look = async () => {
-    const { workers, queues } = await get(["cluster"], null, signal);
-    show(cluster, el("h2", null, "Workers"), workersTable(workers, queues));
+    const { is_here: isHere, workers, queues } = await get(["cluster"], null, signal);
+    cluster.hidden = !isHere;
+    if (isHere) show(cluster, el("h2", null, "Workers"), workersTable(workers, queues));
   };
   await refresh();
   await look();
