@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
+from collections.abc import Callable
 
 import msgspec
 
@@ -13,9 +14,11 @@ from gymq.bus.queue.client import QueueClient
 from gymq.bus.queue.steering import read_steering
 from gymq.execution.services.profiler import read_profile
 from gymq.protocol import subjects
-from gymq.protocol.codec import Decoder
+from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.messages import BadMessage, Profile, Run
 from gymq.stats.running import AgentSnapshot, ProfileSnapshot
+
+RECORD_PATIENCE_S = 30.0
 
 _decode_run = Decoder(Run)
 
@@ -105,6 +108,27 @@ class Runs:
         """
         stored = await self._js.last(streams.RUNS, subjects.run_record(run))
         return None if stored is None else _record(stored)
+
+    async def change(self, run: str, change: Callable[[Run | None], Run]) -> Run:
+        """Store a changed record of a run, and return it.
+
+        Args:
+            change: makes it from what is stored, once more if that has changed meanwhile.
+
+        Raises:
+            BusError: it is not stored.
+            BadToken: the run's name is not valid.
+        """
+        subject = subjects.run_record(run)
+        while True:
+            stored = await self._js.last(streams.RUNS, subject)
+            record = None if stored is None else _record(stored)
+            changed = change(record)
+            last = 0 if stored is None else stored.sequence
+            if changed == record or await self._js.publish_if_last(
+                subject, encode(changed), last=last, patience_s=RECORD_PATIENCE_S
+            ):
+                return changed
 
     async def num_stored(self, run: str) -> int:
         """Return how many rollouts of a run have an outcome.

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
+from gymq.bridge.web.actions import Description, RunActions
 from gymq.bus import Bus, BusError, streams
+from gymq.bus.jetstream import Stored
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cluster.server import EmbeddedServer
 from gymq.execution.services.profiler import Profiler, read_profile
@@ -154,3 +156,19 @@ async def test_a_record_that_cannot_be_read_hides_no_other_run(own_bus: Bus, run
     runs = Runs(own_bus)
     assert [record.run for record in await runs.records()] == [run]
     assert await runs.record(f"{run}x") is None
+
+
+async def test_a_record_that_changes_while_it_is_changed_keeps_both_changes(bus: Bus, run: str) -> None:
+    subject = subjects.run_record(run)
+    await bus.js.store(subject, encode(Run(run=run, created_at=1.0)))
+    resumed = [encode(Run(run=run, created_at=1.0, num_rollouts=8))]
+
+    async def last(stream: str, of: str) -> Stored | None:
+        found = await read(stream, of)
+        if resumed:
+            await bus.js.store(subject, resumed.pop())
+        return found
+
+    read, bus.js.last = bus.js.last, last  # type: ignore[assignment, method-assign]
+    await RunActions(bus).describe(run, Description(note="good"))
+    assert await Runs(bus).record(run) == Run(run=run, created_at=1.0, num_rollouts=8, note="good")

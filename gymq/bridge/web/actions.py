@@ -17,14 +17,11 @@ from gymq.bus.queue.steering import Retuning, steer
 from gymq.data.jsonl import JsonlError
 from gymq.data.run_files import failure_row, output_row
 from gymq.execution.requeue import NotRequeued, Requeuer, RequeueResult
-from gymq.protocol import subjects
-from gymq.protocol.codec import encode
 from gymq.protocol.messages import Outcome, Run, Steering, VerifiedRollout
 from gymq.protocol.subjects import RolloutId
 from gymq.runs.stored_runs import Runs
 
 MOST_REQUEUED = 200  # letters of one request; the page asks again while there are more
-PATIENCE_S = 30.0
 
 Tag = Annotated[str, msgspec.Meta(min_length=1, max_length=40)]
 
@@ -122,13 +119,14 @@ class RunActions:
             BridgeError: 404; there is no such run.
             BusError, BadToken
         """
-        record = await self._runs.record(run)
-        if record is None:
-            raise not_found(f"there is no record of run {run}, so it cannot be described")
         tags = list(dict.fromkeys(description.tags))
-        changed = msgspec.structs.replace(record, note=description.note, tags=tags)
-        await self._bus.js.publish_with_retry(subjects.run_record(run), encode(changed), {}, patience_s=PATIENCE_S)
-        return changed
+
+        def described(record: Run | None) -> Run:
+            if record is None:
+                raise not_found(f"there is no record of run {run}, so it cannot be described")
+            return msgspec.structs.replace(record, note=description.note, tags=tags)
+
+        return await self._runs.change(run, described)
 
     async def lines(self, run: str) -> AsyncIterator[bytes]:
         """Yield the rollouts of a run as the lines of the files that a collection writes, failures included.

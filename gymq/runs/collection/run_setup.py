@@ -24,7 +24,6 @@ from gymq.data.run_configuration import encode_configuration
 from gymq.data.run_files import Manifest, RunFiles, refused_row
 from gymq.failures import InvalidTask
 from gymq.protocol import subjects
-from gymq.protocol.codec import encode
 from gymq.protocol.messages import MAX_BODY_BYTES, Run
 from gymq.runs.collection.input_checks import (
     MAX_REASONS,
@@ -166,23 +165,25 @@ class RunSetup:
 
     async def _record(self, manifest: Manifest) -> None:
         """Store what a cluster is to know of the run, unless it knows it."""
-        stored = await Runs(self._bus).record(manifest.run)
-        record = Run(
-            run=manifest.run,
-            created_at=time.time() if stored is None else stored.created_at,
-            fingerprint=f"{manifest.input_digest}/{manifest.config_digest}",
-            models=self._options.models,
-            num_rollouts=manifest.num_rollouts,
-            extended_to=manifest.extended_to,
-            note="" if stored is None else stored.note,
-            tags=[] if stored is None else stored.tags,
-            configuration=encode_configuration(
-                record_options(self._options.given()) | {"token_ids": self._options.token_ids},  # a form, no token
-                self._options.config,
-            ),
+        configuration = encode_configuration(
+            record_options(self._options.given()) | {"token_ids": self._options.token_ids},  # a form, no token
+            self._options.config,
         )
-        if record != stored:
-            await self._js.publish_with_retry(subjects.run_record(manifest.run), encode(record), {}, patience_s=30.0)
+
+        def known(stored: Run | None) -> Run:
+            return Run(
+                run=manifest.run,
+                created_at=time.time() if stored is None else stored.created_at,
+                fingerprint=f"{manifest.input_digest}/{manifest.config_digest}",
+                models=self._options.models,
+                num_rollouts=manifest.num_rollouts,
+                extended_to=manifest.extended_to,
+                note="" if stored is None else stored.note,
+                tags=[] if stored is None else stored.tags,
+                configuration=configuration,
+            )
+
+        await Runs(self._bus).change(manifest.run, known)
 
     async def _begin(self, replaced: Manifest | None) -> Manifest:
         options, files = self._options, self._files
