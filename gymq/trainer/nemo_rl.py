@@ -24,7 +24,7 @@ from gymq.data.rows import AGENT_REF, ROW_NUMBER, TASK_INDEX
 from gymq.protocol.instances import SERVER_TYPE_OF
 from gymq.trainer.groups import Row, TrainerError
 from gymq.trainer.nemo_rl_logs import MessageLogs
-from gymq.trainer.nemo_rl_parts import embed_images
+from gymq.trainer.nemo_rl_parts import embed_media
 from gymq.trainer.run import TrainingRun
 
 LOOK_S = 2.0  # for workers to answer the search for them
@@ -135,7 +135,7 @@ class NemoGym:
         for number, row in enumerate(nemo_gym_examples, 1):
             if ROW_NUMBER not in row:
                 raise TrainerError(f"row {number} has no `{ROW_NUMBER}`")
-        embed_images(nemo_gym_examples)
+        embed_media(nemo_gym_examples)
         # A row that is sent again is a new one: of equal rows it is unknown which one is meant.
         rows = [{**row, TASK_INDEX: next(self._indices)} for row in nemo_gym_examples]
         async for row, result, timings in self._logs.stream(training.run_rollouts(rows), len(rows), timer_prefix):

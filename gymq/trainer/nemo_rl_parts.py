@@ -13,14 +13,15 @@ from gymq.data.rows import PARAMS
 from gymq.trainer.groups import Row
 
 IMAGE_PARTS = ("input_image", "image", "image_url")
+MEDIA_PARTS = (*IMAGE_PARTS, "input_video", "video", "video_url")
 IMAGE_DATA = "data:image/"
 EXPERTS_FORM = "nrlre1"  # of routed experts as text
 EXPERTS_TYPES = {"int8": 1, "int16": 2, "int32": 4}  # bytes of a number
 
 
-def embed_images(rows: Sequence[Row]) -> None:
-    """Put the images that rows name by a path into the rows, as NeMo RL does it itself."""
-    if any(source for row in rows for source in _sources_in(row[PARAMS].get("input"))):
+def embed_media(rows: Sequence[Row]) -> None:
+    """Put the images and videos that rows name by a path into the rows, as NeMo RL does it itself."""
+    if any(part.get("type") in MEDIA_PARTS for row in rows for part in _parts_in(row[PARAMS].get("input"))):
         environment: Any = importlib.import_module("nemo_rl.environments.nemo_gym")
         name = "normalize_media_in_examples"  # the name since September 2026
         embed = getattr(environment, name, None) or environment.encode_images_in_examples
@@ -51,15 +52,18 @@ def _sources_in(items: Any) -> Iterator[str]:
         output = item.get("output")
         if isinstance(output, str) and output.startswith(IMAGE_DATA):
             yield output
-        content = item.get("content")
-        if item.get("role") == "assistant" or not isinstance(content, list):
-            continue
-        for part in content:
-            if isinstance(part, dict) and part.get("type") in IMAGE_PARTS:
+        for part in _parts_in([item]) if item.get("role") != "assistant" else ():
+            if part.get("type") in IMAGE_PARTS:
                 source = part.get("image") or part.get("image_url") or part.get("url")
                 source = source.get("url") if isinstance(source, dict) else source
                 if isinstance(source, str):
                     yield source
+
+
+def _parts_in(items: Any) -> Iterator[Row]:
+    for item in items if isinstance(items, list) else ():
+        content = item.get("content")
+        yield from (part for part in content if isinstance(part, dict)) if isinstance(content, list) else ()
 
 
 def experts_of(given: Any) -> Any:

@@ -15,7 +15,7 @@ from gymq.trainer import TrainerError, TrainingRun
 from gymq.trainer.groups import SampleFailed
 from gymq.trainer.nemo_rl import NemoGym
 from gymq.trainer.nemo_rl_logs import MessageLogs, failure
-from gymq.trainer.nemo_rl_parts import embed_images
+from gymq.trainer.nemo_rl_parts import embed_media
 from tests.bridge.engine import Body, say
 from tests.bridge.environments import Counter
 from tests.bridge.world import World
@@ -225,19 +225,22 @@ def test_what_an_agent_saw_first_comes_before_what_the_row_has(nemo_rl: types.Si
     assert [images for _, images, *_ in nemo_rl.attached] == [["image of the agent"]]
 
 
-def test_rows_with_images_are_completed_by_nemo_rl(nemo_rl: types.SimpleNamespace) -> None:
+def test_rows_with_images_or_videos_are_completed_by_nemo_rl(nemo_rl: types.SimpleNamespace) -> None:
     def row(*parts: Body) -> Body:
         return {"responses_create_params": {"input": [{"role": "user", "content": list(parts)}]}}
 
-    embed_images([row({"type": "input_text", "text": "?"})])
+    embed_media([row({"type": "input_text", "text": "?"})])
     assert nemo_rl.embedded == []
     rows = [row(), row(image("a.png"))]
-    embed_images(rows)
+    embed_media(rows)
     assert nemo_rl.embedded == [rows]
     since_september: list[Any] = []
     vars(sys.modules["nemo_rl.environments.nemo_gym"])["normalize_media_in_examples"] = since_september.append
-    embed_images(rows)
+    embed_media(rows)
     assert (nemo_rl.embedded, since_september) == ([rows], [rows])
+    videos = [row({"type": "input_video", "video_url": "b.mp4"})]
+    embed_media(videos)
+    assert since_september == [rows, videos]
 
 
 @pytest.mark.parametrize(
