@@ -6,8 +6,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import psutil
+import pytest
 
 from gymq.cluster.server import EmbeddedServer
+from gymq.cluster.server.address import reachable
 from gymq.cluster.server.config import render_config
 
 from .monitoring import ask
@@ -64,6 +66,14 @@ async def test_an_ipv6_loopback_works_too(tmp_path: Path) -> None:
     async with EmbeddedServer(tmp_path, host="::1") as server:
         assert "@[::1]:" in server.url
         assert (await settings(server, tmp_path))["host"] == "::1"
+
+
+@pytest.mark.parametrize(
+    ("host", "where"),
+    [("0.0.0.0", "127.0.0.1"), ("", "127.0.0.1"), ("::", "[::1]"), ("fd00::5", "[fd00::5]"), ("here", "here")],
+)
+def test_a_server_at_all_addresses_is_found_at_one_of_its_family(host: str, where: str) -> None:
+    assert reachable(host) == where
 
 
 def test_servers_before_2_14_get_no_word_they_would_refuse() -> None:

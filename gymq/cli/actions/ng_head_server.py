@@ -17,7 +17,7 @@ from gymq.cli.actions.collect import materialise_options
 from gymq.cli.actions.profile import profile_files
 from gymq.cli.shared.configuration import read_prompt
 from gymq.cli.shared.errors import UsageError
-from gymq.cluster.server.address import bracketed
+from gymq.cluster.server.address import reachable
 from gymq.data.datasets import Dataset
 from gymq.data.failure_status import RowFailed
 from gymq.data.jsonl import atomic_write
@@ -46,7 +46,7 @@ def collect_from(head: Mapping[str, Any], options: Mapping[str, Any], api_key: s
         api_key: of the bridge, if it wants one.
     """
     hide(api_key or "")
-    return asyncio.run(_collect(f"http://{_reachable(head['host'])}:{head['port']}", options, api_key))
+    return asyncio.run(_collect(f"http://{reachable(head['host'])}:{head['port']}", options, api_key))
 
 
 async def _collect(url: str, options: Mapping[str, Any], api_key: str | None) -> int:
@@ -168,8 +168,3 @@ class _Instance(msgspec.Struct):
     process_name: str
     server_type: str | None = None
     url: str | None = None
-
-
-def _reachable(host: str) -> str:
-    """Return the address of a server that listens at `host`: no client can connect to all addresses."""
-    return {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, bracketed(host))

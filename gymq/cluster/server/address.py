@@ -52,8 +52,11 @@ def bracketed(host: str) -> str:
 
 
 def reachable(host: str) -> str:
-    """Return where clients on this machine find a server that listens at `host`, as it stands in front of ":port"."""
-    return "127.0.0.1" if host in ("0.0.0.0", "::", "") else bracketed(host)
+    """Return where clients on this machine find a server that listens at `host`, as it stands in front of ":port".
+
+    One that listens at `::` may take connections of IPv6 only.
+    """
+    return {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "[::1]"}.get(host, bracketed(host))
 
 
 def client_url(host: str, port: int, password: str) -> str:
