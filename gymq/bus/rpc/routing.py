@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import OrderedDict
+from collections.abc import Iterator
 from typing import Any, cast
 
 import msgspec
@@ -189,15 +190,15 @@ class RoutedCalls:
 
     async def _ask(self, subject: str, model: str, request: Generate | GenerateNext, *, worker: str = "") -> Message:
         """Ask one replica after the other: first the given one, if any, then those that the routes choose."""
-        asked: list[str] = []
 
-        def one() -> str:
-            if asked:
-                self._routes.silent(model, asked[-1])
-            asked.append(worker if worker and not asked else self._routes.choose(model, request.session))
-            return subjects.replica(model, asked[-1]) if asked[-1] else ""
+        def replicas() -> Iterator[str]:
+            chosen = worker or self._routes.choose(model, request.session)
+            while True:
+                yield subjects.replica(model, chosen) if chosen else ""
+                self._routes.silent(model, chosen)
+                chosen = self._routes.choose(model, request.session)
 
-        reply = await self._calls.call(subject, request, one=one)
+        reply = await self._calls.call(subject, request, one=replicas().__next__)
         if isinstance(reply, Generated | NeedsPrefix):
             self._routes.answered(model, request.session, reply.worker)
         return reply
