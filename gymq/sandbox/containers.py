@@ -6,19 +6,31 @@ import asyncio
 import os
 import secrets
 import signal
+import socket
 from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 
 from gymq.processes.passed_environment import passed
 from gymq.sandbox.interface import ProgramResult, SandboxFailed
-from gymq.sandbox.process import GRACE_S, run_command
+from gymq.sandbox.process import GRACE_S, finish_process, kill_group, run_command, start_process
 from gymq.sandbox.workspace import Workspace
 
 START_S = 3600.0  # an image may have to be pulled
 COMMAND_S = 60.0
 _KILLED = -signal.SIGKILL
 _SHELL_KILLED = 128 + signal.SIGKILL  # what shells say of a program that SIGKILL ended
+# Nobody may read what is written when the process that started it is gone, so no pipe ends it.
+_KEEPER = """start_s=$1 life_s=$2
+shift 2
+timeout --foreground "$start_s" "$@" < /dev/null && {
+    (trap '' PIPE; echo >&0)
+    timeout --foreground "$life_s" cat > /dev/null
+}
+status=$?
+apptainer instance stop "$0" > /dev/null 2>&1
+exit $status
+"""
 
 
 class Container(Workspace):
@@ -75,7 +87,32 @@ class Container(Workspace):
 
 
 class Apptainer(Container):
-    """An instance of Apptainer. It shares this machine's network, and ends with the instance, not by itself."""
+    """An instance of Apptainer. It shares this machine's network.
+
+    The shell that starts the instance also stops it: at `stop`, when this process ends, or after `life_s`.
+    """
+
+    async def start(self) -> None:
+        self._line, theirs = socket.socketpair()
+        self._line.setblocking(False)
+        with theirs:
+            command = ["sh", "-c", _KEEPER, self.name, f"{START_S:.0f}", f"{self._life_s:.3f}", *self._start_command()]
+            keeper = await start_process(command, env=engine_environment(), stdin=theirs.fileno())
+        self._ended = asyncio.create_task(finish_process(keeper, lambda: kill_group(keeper), wall_s=None))
+        try:
+            if not await asyncio.get_running_loop().sock_recv(self._line, 1):
+                raise SandboxFailed(f"no container of {self.image}: apptainer instance {(await self._ended).report}")
+        except BaseException:
+            self._ended.cancel()
+            await asyncio.wait([self._ended])
+            self._line.close()
+            await super().stop()
+            raise
+
+    async def stop(self) -> None:
+        self._line.close()
+        await asyncio.wait([self._ended], timeout=COMMAND_S)
+        self._ended.cancel()
 
     async def run(
         self, script: str, *, wall_s: float, env: Mapping[str, str] | None = None, stdin: bytes = b""

@@ -363,19 +363,25 @@ async def test_programs_of_a_process_that_is_killed_end_and_their_folder_is_remo
     await until(lambda: not psutil.pid_exists(int(pid)) and not Path(folder).exists())
 
 
-async def test_apptainer_is_called_as_it_wants_to_be(tmp_path, monkeypatch):
+def mock_apptainer(folder, monkeypatch):
     """A mock of `apptainer`: notes how it is called, and runs what it is given, with its caller's environment.
 
     So does `apptainer exec`, but with `--cleanenv`.
     """
-    program = tmp_path / "apptainer"
+    program = folder / "apptainer"
     program.write_text(
-        f'#!/bin/bash\necho "$@" >> {tmp_path}/calls\nenv >> {tmp_path}/environment\n'
-        '[ "$1" = exec ] || exit 0\nshift\n[ "$1" = --cleanenv ] && shift && clean="env -i PATH=$PATH"\nshift\n'
+        f'#!/bin/bash\necho "$@" >> {folder}/calls\nenv >> {folder}/environment\n'
+        f'[ "$2" = stop ] && [ -e {folder}/program ] && kill $(cat {folder}/program)\n'
+        f'[ "$1" = exec ] || exit 0\necho $$ > {folder}/program\nshift\n'
+        '[ "$1" = --cleanenv ] && shift && clean="env -i PATH=$PATH"\nshift\n'
         'exec $clean env KEY=$APPTAINERENV_KEY "$@"\n'
     )
     program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv("PATH", str(folder), prepend=":")
+
+
+async def test_apptainer_is_called_as_it_wants_to_be(tmp_path, monkeypatch):
+    mock_apptainer(tmp_path, monkeypatch)
     monkeypatch.setenv("SECRET_OF_THE_WORKER", "secret")
     monkeypatch.setenv("LC_TELEPHONE", "also-not-for-programs")
     async with Apptainer("/images/a.sif", life_s=60.0, memory_mib=512, folders={"/harness": "/opt/harness"}) as place:
@@ -391,6 +397,17 @@ async def test_apptainer_is_called_as_it_wants_to_be(tmp_path, monkeypatch):
     assert stop == f"instance stop {place.name}"
     what = "an instance with a time limit, a memory limit and folders, without the worker's variables"
     record("Apptainer: where agents run", "commands of 1.4", "a mock of its command", what)
+
+
+@pytest.mark.parametrize(("life_s", "is_killed"), [(600.0, True), (0.5, False)])
+async def test_an_instance_ends_after_its_life_and_with_its_process(tmp_path, monkeypatch, life_s, is_killed):
+    mock_apptainer(tmp_path, monkeypatch)
+    owner, (pid,) = await start_owner(tmp_path, "", "$$", f"'image', life_s={life_s}", "Apptainer")
+    if is_killed:
+        owner.kill()
+    await asyncio.wait_for(owner.wait(), DEADLINE_S)
+    await until(lambda: not psutil.pid_exists(int(pid)))
+    assert (tmp_path / "calls").read_text().splitlines()[-1].startswith("instance stop gymq-harness-")
 
 
 async def test_containers_have_few_privileges_and_do_not_reach_each_other(tmp_path, monkeypatch):

@@ -1,4 +1,4 @@
-"""A process that runs a program in a `Subprocess`, to be killed."""
+"""A process that runs a program in a `Subprocess` or another runtime, to be killed."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from .waiting import until
 
 _OWNER = """
 import asyncio
-from gymq.sandbox import Subprocess
+from gymq.sandbox import {runtime}
 async def main():
-    async with Subprocess({arguments}) as place:
+    async with {runtime}({arguments}) as place:
         await place.run({script!r}, wall_s=600.0)
 asyncio.run(main())
 """
 
 
 async def start_owner(
-    folder: Path, before: str, words: str, arguments: str = ""
+    folder: Path, before: str, words: str, arguments: str = "", runtime: str = "Subprocess"
 ) -> tuple[asyncio.subprocess.Process, list[str]]:
     """Start such a process, and wait until its program runs.
 
@@ -27,7 +27,7 @@ async def start_owner(
         folder: for the file to which the program writes.
         before: commands of the program, before it waits.
         words: that it writes then, such as `$PWD`.
-        arguments: of the `Subprocess`, as Python.
+        arguments: of the runtime, as Python.
 
     Returns:
         The process, and the words as the program's shell expanded them.
@@ -35,7 +35,7 @@ async def start_owner(
     noted = folder / "noted"
     script = f"{before} echo {words} > {noted}.part; mv {noted}.part {noted}; sleep 600"
     owner = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", _OWNER.format(script=script, arguments=arguments)
+        sys.executable, "-c", _OWNER.format(script=script, arguments=arguments, runtime=runtime)
     )
     await until(noted.exists)
     return owner, noted.read_text().split()
