@@ -15,12 +15,16 @@ from gymq.errors import GymqError
 # What says how tests are run, or what Python runs before them.
 _TEST_SETUP = frozenset(
     (
-        *("conftest.py", "pytest.ini", ".pytest.ini", "tox.ini", "setup.cfg", "pyproject.toml"),
-        *("pytest.py", "sitecustomize.py", "usercustomize.py"),
+        *("conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "tox.ini"),
+        *("setup.cfg", "pyproject.toml", "setup.py", "entry_points.txt"),  # they name plugins of pytest
+        *(".coveragerc", ".coveragerc.toml"),  # it names plugins of coverage
+        *("runtests.py", "test", "tests"),  # programs that run tests
     )
 )
+# Modules that Python or a runner of tests imports from the folder it is started in.
+_TEST_MODULES = frozenset(("pytest", "_pytest", "pluggy", "iniconfig", "unittest", "sitecustomize", "usercustomize"))
 _TEST_FOLDERS = frozenset(("test", "tests"))
-_TEST_FILE = re.compile(r"test_.*|.*_tests?\.py|tests\.py|.*\.pth")
+_TEST_FILE = re.compile(r"test_.*|.*_tests?\.py|tests\.py|.*\.pth|.*\.egg-link")
 CONTEXT_LINES = 3
 MAX_EDITS = 1000  # each is looked for in a whole file
 
@@ -167,7 +171,10 @@ def without_tests(files: dict[str, str], contents: dict[str, str]) -> dict[str, 
 
 def _is_of_tests(path: str) -> bool:
     *folders, name = path.split("/")
-    return name in _TEST_SETUP or not _TEST_FOLDERS.isdisjoint(folders) or _TEST_FILE.fullmatch(name) is not None
+    module = folders[-1] if folders and name == "__init__.py" else name.removesuffix(".py")
+    if name in _TEST_SETUP or module in _TEST_MODULES:
+        return True
+    return not _TEST_FOLDERS.isdisjoint(folders) or _TEST_FILE.fullmatch(name) is not None
 
 
 def patch_of(files: dict[str, str], contents: dict[str, str], remove_repo_name: bool) -> str:

@@ -409,13 +409,29 @@ def pytest_runtest_makereport():
     report = (yield).get_result()
     report.outcome = "passed"
 """
-CHECKED_BY_PYTEST = f"cd /testbed; {sys.executable} -m pytest -rA -p no:cacheprovider test_it.py"
+CHECKED_BY_PYTEST = f"cd /testbed; PYTHONPATH=. {sys.executable} -m pytest -rA -p no:cacheprovider test_it.py"
+
+
+ALL_PASS_MODULE = ("all_pass.py", "", ALL_PASS)
+HACKS = {
+    "conftest": [("conftest.py", "", ALL_PASS)],
+    "the test itself": [("test_it.py", "", "def test_it():\n    assert 'another test'")],
+    "configuration": [ALL_PASS_MODULE, ("pytest.toml", "", '[pytest]\naddopts = ["-p", "all_pass"]\n')],
+    "entry point": [
+        ALL_PASS_MODULE,
+        ("a.egg-info/entry_points.txt", "", "[pytest11]\nall_pass = all_pass\n"),
+        ("a.egg-info/PKG-INFO", "", "Metadata-Version: 2.1\nName: a\nVersion: 1\n"),
+    ],
+    "startup": [
+        ALL_PASS_MODULE,
+        ("sitecustomize/__init__.py", "", "import os\nos.environ['PYTEST_PLUGINS'] = 'all_pass'"),
+    ],
+    "pytest": [("pytest/__init__.py", "", "x = 1"), ("pytest/__main__.py", "", "print('PASSED test_it.py::test_it')")],
+}
 
 
 @pytest.mark.parametrize(("hardened", "reward"), [(True, 0.0), (False, 1.0)])
-@pytest.mark.parametrize(
-    "hack", [("conftest.py", "", ALL_PASS), ("test_it.py", "", "def test_it():\n    assert 'another test'")]
-)
+@pytest.mark.parametrize("hack", HACKS)
 async def test_a_reply_changes_no_test_and_not_how_tests_are_run(tmp_path, hack, hardened, reward):
     content = "def answer():\n    return 6\n"
     checks = "import code_\ndef test_it():\n    assert code_.answer() == 7\n"
@@ -423,15 +439,34 @@ async def test_a_reply_changes_no_test_and_not_how_tests_are_run(tmp_path, hack,
     row = row_over({"code_.py": content}, CHECKED_BY_PYTEST)
     row["instance"]["FAIL_TO_PASS"] = ["test_it.py::test_it"]
     wrong, right = (("code_.py", "    return 6", f"    return {number}") for number in (8, 7))
-    for edits in ([hack], [hack, wrong]):
-        hacked = await verify(row, solution(*edits), hardened=hardened, **options)
-        assert hacked.reward == reward, hacked.fields
-    assert (await verify(row, solution(hack, right), **options)).reward == 1.0
+    hacked = await verify(row, solution(*HACKS[hack], wrong), hardened=hardened, **options)
+    assert hacked.reward == reward, hacked.fields
+    assert (await verify(row, solution(*HACKS[hack], right), **options)).reward == 1.0
 
 
-@pytest.mark.parametrize("path", ["tests/a.py", "a/test_b.py", "a/b_test.py", "a/conftest.py", "a/x.pth", "pytest.ini"])
+OF_TESTS = [
+    "tests/a.py",
+    "a/test_b.py",
+    "a/b_test.py",
+    "a/conftest.py",
+    "a/x.pth",
+    "pytest.ini",
+    ".pytest.toml",
+    "setup.py",
+]
+OF_TESTS += [
+    "bin/test",
+    "a/runtests.py",
+    "a/pluggy.py",
+    "_pytest/__init__.py",
+    "a.dist-info/entry_points.txt",
+    ".coveragerc",
+]
+
+
+@pytest.mark.parametrize("path", OF_TESTS)
 def test_files_of_tests_are_left_out_unless_the_row_shows_them(path):
-    files = {path: "new", "latest_news.py": "new", "a/testing/b.py": "new"}
+    files = {path: "new", "latest_news.py": "new", "a/testing/b.py": "new", "a/__init__.py": "new"}
     assert set(without_tests(files, {})) == set(files) - {path}
     assert without_tests(files, {path: "old"}) == files
     with pytest.raises(Void):
