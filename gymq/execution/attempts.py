@@ -16,7 +16,7 @@ from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.bus.rpc.quarantine import Suspect
 from gymq.bus.weights.staleness import Staleness, StalenessLimit, Superseded
 from gymq.errors import GymqError
-from gymq.execution.journal import Journal, PoisonTask
+from gymq.execution.journal import Journal, PoisonTask, check_not_taken_over
 from gymq.failures import INTERRUPTED, SESSION_GONE, RolloutError, SessionGone, describe_author_error
 from gymq.protocol.messages import (
     Failure,
@@ -96,7 +96,7 @@ class Attempts:
                         await asyncio.sleep(pause_s)
                     reconnects = self._bus.reconnects
                     rollout = self._start_attempt(work, staleness)
-                    if suspect is not None or self.agent.journals(rollout):
+                    if num_delivered > 1 or self.agent.journals(rollout):
                         await self._open_journal(work, num_delivered, suspect)
                     async with limit:
                         with staleness.interrupting(work.interrupting(limit)) if staleness else nullcontext():
@@ -116,13 +116,13 @@ class Attempts:
                     failed = work.ended_by or work.deadline_exceeded() if late else self._failed(error)
                 try:
                     if work.lacks_only_the_verdict(failed):
-                        return await work.ended(work.unresolved(failed)), work.journal
+                        return await self._ended(work, work.unresolved(failed)), work.journal
                 except RolloutError as stale:
                     failed = stale
                 interrupted = not self._bus.is_connected or self._bus.reconnects != reconnects
                 pause_s = work.pause_s(failed, interrupted=interrupted)
                 if pause_s is None:
-                    return await work.ended(work.failure(failed)), work.journal
+                    return await self._ended(work, work.failure(failed)), work.journal
                 log.info("retrying after %s: %s", failed.failure_class, failed.message)
                 work.attempt += 1
 
@@ -168,7 +168,7 @@ class Attempts:
             journal = Journal(self._bus, work.task, self._worker, suspect)
             if num_delivered > 1 or work.task.replaces is not None or work.task.resumed:
                 try:
-                    await journal.take_over()
+                    await journal.take_over(is_redelivered=num_delivered > 1)
                     # The process before may have finished it and dropped the journal before it was fenced off.
                     await self._check_unsettled(work.task)
                 except (BusError, asyncio.CancelledError):
@@ -180,6 +180,19 @@ class Attempts:
             if suspect is not None:
                 work.clearing = asyncio.create_task(_clear_later(journal))
         work.rollout.recorder = work.journal
+
+    async def _ended(self, work: _Work, outcome: Failure | Unresolved) -> Outcome:
+        """Return an outcome without a verdict, unless another process has the rollout now.
+
+        Raises:
+            BusError: the journal cannot be read or written.
+            Fenced: another process has it.
+        """
+        if work.journal is not None:
+            await work.journal.confirm()
+        else:
+            await check_not_taken_over(self._bus, work.task)
+        return outcome
 
     async def _check_unsettled(self, task: Task) -> None:
         if await self._outcomes.is_settled(task):
@@ -268,17 +281,6 @@ class _Work:
     def failure(self, error: RolloutError) -> Failure:
         """Return the outcome of a rollout that is not tried again."""
         return failure_of(self._common(), error)
-
-    async def ended(self, outcome: Failure | Unresolved) -> Outcome:
-        """Return an outcome without a verdict, unless another process has the rollout now.
-
-        Raises:
-            BusError: the journal cannot be written.
-            Fenced: another process has it.
-        """
-        if self.journal is not None:
-            await self.journal.confirm()
-        return outcome
 
     def lacks_only_the_verdict(self, error: RolloutError) -> bool:
         """Return whether the response can be kept and scored later; a verdict on lost state needs a new attempt.

@@ -46,6 +46,27 @@ class PoisonTask(RolloutError):
         super().__init__(FailureClass.REDELIVERED_TOO_OFTEN, text, stage=Stage.QUEUE)
 
 
+async def check_not_taken_over(bus: Bus, task: Task) -> None:
+    """Make sure of the same as `Journal.confirm`, for the first delivery of a task, where it has no journal.
+
+    Each later delivery begins one, which has an entry.
+
+    Raises:
+        BusError: the stream cannot be read.
+        Fenced: another process has taken over the rollout.
+    """
+    subject = subjects.journal(*task.rollout_id)
+    newest = await bus.retry_read(lambda: bus.js.last(streams.JOURNAL, subject), patience_s=PATIENCE_S)
+    if newest is None:
+        return
+    try:
+        entry = await blobs.read(bus, newest.data, _decode_entry, "rollout")
+    except BadMessage:
+        return
+    if entry.replaces == task.replaces:
+        raise Fenced(f"{subject} was taken over")
+
+
 class Journal:
     """Records the effects of one rollout, and answers those that are recorded already."""
 
@@ -86,10 +107,13 @@ class Journal:
         """Effects of an earlier delivery that were not replayed yet."""
         return len(self._recorded)
 
-    async def take_over(self) -> None:
+    async def take_over(self, *, is_redelivered: bool = False) -> None:
         """Read the journal of an earlier delivery of the task, and fence off any process that may still be writing.
 
         The journal of an earlier task for the same rollout is skipped.
+
+        Args:
+            is_redelivered: whether another process had the task, which is fenced off also if it has recorded nothing.
 
         Raises:
             BusError: the stream cannot be read or written.
@@ -126,7 +150,7 @@ class Journal:
         self._num_effects = len(recorded)
         alone = self._suspect is not None and self._suspect.alone
         self._is_alone = alone  # whether or not the write below is cancelled: it may be stored
-        if self._last_sequence or alone:
+        if self._last_sequence or alone or is_redelivered:
             await self._write(alone=alone)
         if died_alone:
             raise PoisonTask("an agent process died while it worked on this task and on nothing else")

@@ -142,11 +142,15 @@ async def test_a_rollout_whose_task_was_removed_and_submitted_again_resumes(bus,
         assert (outcome.reward, num_model_calls) == (1.0, expected.num_model_calls)
 
 
-async def test_a_rollout_that_another_process_took_over_neither_fails_nor_closes_its_session(bus, run):
+@pytest.mark.parametrize(("journals", "frozen_at", "second_at"), [(True, 4, 1), (True, 1, 1), (False, 4, 1)])
+async def test_a_rollout_that_another_process_took_over_neither_fails_nor_closes_its_session(
+    bus, run, monkeypatch, journals, frozen_at, second_at
+):
     """As of an agent that is frozen until a time limit of its rollout has passed."""
     async with AgentHarness(SimpleAgent, SessionCounter, counts, {}) as harness:
+        monkeypatch.setattr(harness.agent, "journals", lambda _: journals)
         task = task_of(run, COUNTER)
-        frozen, second = Slow(harness, 4), Slow(harness, 1)
+        frozen, second = Slow(harness, frozen_at), Slow(harness, second_at)
         first = asyncio.create_task(Attempts(bus, frozen, harness.agent, worker="frozen").outcome(task, 1))
         await frozen.reached.wait()
         continued = asyncio.create_task(Attempts(bus, second, harness.agent, worker="second").outcome(task, 2))
