@@ -113,3 +113,8 @@ def main() -> None:
         sys.exit(130)
     except BrokenPipeError:
         sys.exit(141)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        say(f"{error.filename}: {error.strerror}")
+        sys.exit(2)

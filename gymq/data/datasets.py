@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from gymq.data.hub import PREFIX, READABLE, SHARD, HubName, fetch
-from gymq.data.jsonl import JsonlError, JsonlFile
+from gymq.data.jsonl import NOT_A_FILE, JsonlError, JsonlFile
 from gymq.data.rows import AGENT_REF, PARAMS
 from gymq.data.run_files import file_digest
 from gymq.workers import SHIPPED
@@ -107,7 +107,7 @@ def _files_of(path: Path) -> list[Path]:
         return files
     if not path.is_absolute() and (SHIPPED / path).exists():
         return _files_of(SHIPPED / path)
-    raise DatasetError(f"input file {path} not found")
+    raise DatasetError(f"{path}: {NOT_A_FILE}" if path.exists() else f"input file {path} not found")
 
 
 def _files_of_folder(folder: Path) -> list[Path]:

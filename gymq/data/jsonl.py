@@ -9,7 +9,7 @@ import json
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Protocol, cast
 
@@ -20,6 +20,9 @@ from gymq.errors import GymqError
 
 MAX_LINE_BYTES = 512 * 1024 * 1024
 """A longer line is refused, so that a file without line breaks cannot fill the memory."""
+
+NOT_A_FILE = "not a regular file; rows are read more than once, so write them to one"
+_OF_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 class JsonlError(GymqError, ValueError):
@@ -53,9 +56,13 @@ class JsonlFile:
         """
         number = 0
         try:
+            if self.path.exists() and not self.path.is_file():
+                raise JsonlError(f"{self.name}: {NOT_A_FILE}")
             with _open(self.path) as file:
                 while line := file.readline(MAX_LINE_BYTES + 1):
                     number += 1
+                    if number == 1 and line.startswith(_OF_UTF16):
+                        raise JsonlError(f"{self.name}: UTF-16, not UTF-8; `iconv -f UTF-16 -t UTF-8` converts it")
                     if len(line) > MAX_LINE_BYTES:
                         raise JsonlError(f"{self.name}:{number}: the line is longer than {MAX_LINE_BYTES} bytes")
                     yield line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
@@ -105,6 +112,8 @@ def _why_no_object(line: bytes, error: msgspec.DecodeError) -> str:
         return "the line is JSON, but not an object"
     if not line.strip():
         return "the line is blank"
+    if b"\0" in line:
+        return "the line has zero bytes, as text in UTF-16 does; it must be UTF-8"
     constants: list[str] = []
     try:
         json.loads(line, parse_constant=constants.append)  # Python takes more for JSON than there is
@@ -148,7 +157,11 @@ def truncate_torn_line(path: Path) -> int:
 
 @contextmanager
 def atomic_write(path: Path) -> Iterator[IO[bytes]]:
-    """Open a file for writing that replaces `path` if the block ends without an exception."""
+    """Open a file for writing that replaces `path` if the block ends without an exception.
+
+    Raises:
+        OSError: it cannot be written; names `path`.
+    """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         with temporary.open("xb") as file:
@@ -156,8 +169,13 @@ def atomic_write(path: Path) -> Iterator[IO[bytes]]:
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
+    except OSError as error:
+        if error.filename in (None, str(temporary)):  # None: the disk is full
+            error.filename = str(path)
+        raise
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink()
 
 
 def _open(path: Path) -> IO[bytes]:

@@ -83,6 +83,13 @@ class RunFiles:
     """Names of a run's files, all derived from its output file."""
 
     def __init__(self, output: Path) -> None:
+        """Derive them.
+
+        Raises:
+            RunFileError: the output has no name, as `.` and `/`.
+        """
+        if not output.name:
+            raise RunFileError(f"the output {output} is a folder: name a file in it")
         has_ending = output.suffix == ".jsonl"
         stem = output.with_suffix("") if has_ending else output
         self.output = output

@@ -114,9 +114,15 @@ def test_an_empty_input_is_refused_before_a_cluster_starts(gymq: Command, folder
 def test_an_output_that_cannot_be_written_is_refused_before_a_cluster_starts(gymq: Command, folder: Path) -> None:
     (folder / "taken").mkdir()
     (folder / "file").touch()
-    assert "the output taken is a folder" in refused(collect(gymq, output="taken"), folder)
+    for output in ("taken", ".", "/"):
+        assert f"the output {output} is a folder" in refused(collect(gymq, output=output), folder)
     assert "file/out.jsonl cannot be written" in refused(collect(gymq, output="file/out.jsonl"), folder)
     assert "file_run.json is not beside it" in refused(collect(gymq, output="file"), folder)
+
+
+def test_a_prompt_that_is_not_utf_8_is_refused(gymq: Command, folder: Path) -> None:
+    (folder / "prompt.yaml").write_text("user: '{answer}'", "utf-16")
+    assert "prompt.yaml: not UTF-8 text" in refused(collect(gymq, "--prompt-config", "prompt.yaml"), folder)
 
 
 # Rows -----------------------------------------------------------------------------------------------------------------

@@ -182,6 +182,11 @@ def test_the_live_view_of_a_complete_run_ends_by_itself(cluster):
         (["--input", "x", "--rollouts", "y", "--live"], "need --run"),
         (["--run", "r", "--live", "--task", "1"], "shows whole runs"),
         (["--input", "nix.jsonl", "--rollouts", "nix.jsonl"], "file not found"),
+        (["--input", "nix.jsonl", "--rollouts", "nix.jsonl", "--output", "."], "the output . is a folder"),
+        (
+            ["--input", "nix.jsonl", "--rollouts", "nix.jsonl", "--output", "/dev/null/x"],
+            "gymq: /dev/null: File exists",
+        ),
     ],
 )
 def test_arguments_that_do_not_fit_together_are_refused(gymq, here, arguments, reason):

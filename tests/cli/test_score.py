@@ -274,6 +274,8 @@ class Busy(gymq.Resources[gymq.Row]):
     [
         (["--output", "old.jsonl", "--overwrite"], "read and written at the same time"),
         (["--output", "exists.jsonl"], "pass --overwrite"),
+        (["--output", "exists.jsonl/new.jsonl"], "gymq: exists.jsonl: File exists"),
+        (["--output", "."], "the output . is a folder"),
         (["--output", "new.jsonl", "--inputs", "empty.jsonl"], "old.jsonl:1: empty.jsonl has no row of rollout (0, 0)"),
         (["--output", "new.jsonl", "--inputs", "nix.jsonl"], "nix.jsonl: file not found"),
         (["--output", "new.jsonl", "--concurrency", "0"], "--concurrency"),

@@ -1,9 +1,12 @@
+import errno
 import gzip
+import os
 from pathlib import Path
 
 import pytest
 import zstandard
 
+from gymq.data.datasets import Dataset
 from gymq.data.jsonl import JsonlError, JsonlFile, atomic_write, parse_object, truncate_torn_line
 
 LINES = [b'{"a": 1}\n', b'{"a": 2}\r\n', b"\n", b'{"a": 3}']
@@ -55,6 +58,29 @@ def test_a_missing_file_is_reported_with_its_name(tmp_path: Path) -> None:
         list(JsonlFile(tmp_path / "nothing.jsonl"))
 
 
+def test_text_in_utf_16_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"a": 1}\n', "utf-16")
+    with pytest.raises(JsonlError, match=r"rows\.jsonl: UTF-16, not UTF-8"):
+        list(JsonlFile(path))
+
+
+def test_a_pipe_is_refused_before_it_blocks(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    os.mkfifo(path)
+    with pytest.raises(JsonlError, match=r"rows\.jsonl: not a regular file"):
+        list(JsonlFile(path))
+    with pytest.raises(JsonlError, match=r"rows\.jsonl: not a regular file"):
+        Dataset(path)
+
+
+def test_a_full_disk_is_reported_with_the_name_of_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    with pytest.raises(OSError, match="No space left") as raised, atomic_write(path):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    assert (raised.value.filename, list(tmp_path.iterdir())) == (str(path), [])
+
+
 def test_an_endless_line_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gymq.data.jsonl.MAX_LINE_BYTES", 100)
     path = tmp_path / "rows.jsonl"
@@ -72,6 +98,7 @@ def test_an_endless_line_does_not_fill_the_memory(tmp_path: Path, monkeypatch: p
         (b'"What is it?",Nairobi\n', "not valid JSON"),
         (b'{"a": "\xff"}\n', "not UTF-8"),
         (b'{"\xff": 1}\n', "not UTF-8"),
+        ('{"a": 1}\n'.encode("utf-16-le"), "zero bytes, as text in UTF-16 does"),
         (b"[1]\n", "JSON, but not an object"),
         (b"null\n", "JSON, but not an object"),
         (b'{"a": -Infinity, "b": NaN}\n', "not valid JSON: it contains -Infinity$"),

@@ -54,6 +54,8 @@ def profile_files(
 
 def _report_at(output: Path) -> ReportFiles:
     """Return the files of a report with the requested stem, with or without `.jsonl` at its end; makes their folder."""
+    if not output.name:
+        raise UsageError(f"the output {output} is a folder: name a file in it")
     output.parent.mkdir(parents=True, exist_ok=True)
     return ReportFiles.at(output.with_suffix("") if output.suffix == ".jsonl" else output)
 

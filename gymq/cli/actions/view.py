@@ -69,7 +69,10 @@ async def export_viewer(
         for run in runs or ():
             await require_run(bus, run)
         export = ViewerExport(bus, folder, token_texts, has_workers=not files and server is None)
-        num_runs, num_rollouts = await export.write(runs)
+        try:
+            num_runs, num_rollouts = await export.write(runs)
+        except OSError as error:
+            raise UsageError(f"{folder} cannot be written: {error.strerror}") from None
     print(f"{counted(num_runs, 'run')} with {counted(num_rollouts, 'rollout')} in {folder / 'index.html'}")
     return 0
 

@@ -248,6 +248,8 @@ def read_prompt(file: Path) -> RowPrompt:
         UsageError: it cannot be used; says why.
     """
     try:
-        return RowPrompt.from_yaml(file.read_text(), str(file))
+        return RowPrompt.from_yaml(file.read_text("utf-8"), str(file))
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{file}: not UTF-8 text: {error.reason} at byte {error.start}") from None
     except (OSError, PromptError) as error:
         raise UsageError(str(error)) from None
