@@ -124,7 +124,7 @@ def read_statistics(
                 failure.rollout_index,
                 failure_class=failure.failure_class,
                 final=failure.terminal,
-                num_rollouts=counts[failure.task_index],
+                num_rollouts=counts[failure.task_index] or None,
                 order=failure.sequence,
             )
             if not is_last:

@@ -124,6 +124,15 @@ def test_a_full_disk_is_told_plainly(tmp_path: Path, monkeypatch: pytest.MonkeyP
         write_report(rows, results)
 
 
+def test_failures_count_where_the_rows_are_gone(tmp_path: Path) -> None:
+    at = {"agent_ref": {"name": "a"}, "_ng_failure_class": "model_failed"}
+    write(tmp_path / "run.jsonl", [result(0, 0, agent_ref={"name": "a"})])
+    failed = [(0, 1), (0, 2), (1, 0), (1, 1)]
+    write(tmp_path / "run_failures.jsonl", [{"_ng_task_index": t, "_ng_rollout_index": r, **at} for t, r in failed])
+    found = read_statistics(RunFiles(tmp_path / "run.jsonl")).profile.snapshot().agents["a"]
+    assert (found.rollouts, found.failures) == (1, {"model_failed": 4})
+
+
 def test_a_row_that_is_there_twice_is_named_with_its_line(tmp_path: Path) -> None:
     rows, results = write(tmp_path / "in.jsonl", [*ROWS, ROWS[2]]), write(tmp_path / "run.jsonl", RESULTS)
     with pytest.raises(ReportError, match=r"in\.jsonl:7: there is more than one row of rollout \(1, 0\)"):
