@@ -14,6 +14,7 @@ from gymq.cli.export import export
 from gymq.cli.shared.errors import UsageError
 from gymq.data.run_files import RunFileError
 from gymq.runs.export.files import RunExport
+from gymq.stats.files import read_statistics
 from gymq.testing import function_call, reply
 from tests.web.conftest import Web, failure, rollout, web, world
 
@@ -80,6 +81,14 @@ def test_the_files_name_the_agent_that_ran_a_row(tmp_path: Path) -> None:
     for name in ("run.jsonl", "run_materialized_inputs.jsonl"):
         lines = [json.loads(line) for line in (tmp_path / name).read_text().splitlines()]
         assert [line["agent_ref"]["name"] for line in lines] == ["asker", "asker"]
+
+
+def test_a_failure_that_is_replaced_meanwhile_has_one_row(tmp_path: Path) -> None:
+    with RunExport(tmp_path / "run.jsonl") as file:
+        for outcome in (failure("r", 0), failure("r", 1), rollout("r", 0)):
+            file.add(outcome)
+    found = read_statistics(file.files).profile.snapshot().agents["asker"]
+    assert (found.rollouts, len(list(file.files.rows()))) == (1, 2)
 
 
 @pytest.mark.parametrize("form", ["jsonl", "atif"])

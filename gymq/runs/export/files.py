@@ -10,6 +10,7 @@ from typing import IO, Any, Self
 
 import msgspec
 
+from gymq.data.disk_index import DoneRollouts
 from gymq.data.jsonl import JsonlError, atomic_write, parse_object
 from gymq.data.rows import AGENT_REF, ROLLOUT_INDEX, TASK_INDEX
 from gymq.data.run_files import RunFileError, RunFiles, output_row
@@ -31,6 +32,7 @@ class RunExport:
         with ExitStack() as opened:
             self._results = opened.enter_context(_whole(self.files.output))
             self._rows = opened.enter_context(_whole(self.files.materialised))
+            self._known = opened.enter_context(DoneRollouts())
             self._opened = opened.pop_all()
         return self
 
@@ -40,7 +42,7 @@ class RunExport:
         self._opened.__exit__(kind, error, traceback)
 
     def add(self, outcome: Outcome) -> None:
-        """Add an outcome."""
+        """Add an outcome; one may follow the failure that it replaced while they were read."""
         try:
             fields: dict[str, Any] = dict(parse_object(outcome.row))
         except JsonlError:
@@ -50,7 +52,8 @@ class RunExport:
         # The agent that made it, whatever the row of a submission says.
         fields[AGENT_REF] = {"name": outcome.agent}
         row = msgspec.json.encode(fields)
-        self._rows.write(row + b"\n")
+        if self._known.add(outcome.task_index, outcome.rollout_index):
+            self._rows.write(row + b"\n")
         if isinstance(outcome, VerifiedRollout):
             self._results.write(output_row(msgspec.structs.replace(outcome, row=row), self._token_ids) + b"\n")
 
