@@ -128,6 +128,13 @@ def test_a_prompt_with_calls_is_read_as_it_was(tmp_path: Path) -> None:
     assert without_ids(one["response"]["output"]) == without_ids(OUTPUT)
 
 
+@pytest.mark.parametrize("form", ["atif", "verifiers", "verifiers-traces"])
+def test_a_row_of_an_agent_with_prompts_of_its_own_has_none(tmp_path: Path, form: TrajectoryForm) -> None:
+    (one,) = read(written(tmp_path, form, rollout(row=b'{"responses_create_params":{}}')))
+    assert one["responses_create_params"]["input"] == []
+    assert one["response"]["output"][-1]["content"] in ("On the desk.", OUTPUT[-1]["content"])
+
+
 @pytest.mark.parametrize("form", ["atif", "verifiers-traces"])
 def test_calls_of_all_tools_and_all_reasoning_are_kept(tmp_path: Path, form: TrajectoryForm) -> None:
     output = [

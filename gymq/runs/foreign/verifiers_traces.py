@@ -19,7 +19,7 @@ from gymq.protocol.tokens import GENERATION_FIELD
 from gymq.responses.items import is_truncated
 from gymq.runs.foreign.rollout import ForeignError, ForeignRollout, index_or, number, split_chat
 from gymq.runs.foreign.verifiers_messages import chat_message, is_models, message, turns
-from gymq.runs.outcome_fields import as_object
+from gymq.runs.outcome_fields import as_object, params_of, prompt_of
 
 Row = dict[str, Any]
 
@@ -94,13 +94,12 @@ class _Graph:
         self._response = result["response"]
         output: list[Row] = self._response["output"]
         has_tokens = any(item.get(GENERATION_FIELD) for item in output)
-        self._add_conversation(result[PARAMS], output, _tokens(Record.of(result)) if has_tokens else iter(()))
+        self._add_conversation(params_of(result, {}), output, _tokens(Record.of(result)) if has_tokens else iter(()))
         for record in Record.branches_of(result):
             self._add_branch(record)
 
     def _add_conversation(self, params: Row, output: Sequence[Row], tokens: Iterator[Row]) -> None:
-        given = params["input"]
-        given = [{"role": "user", "content": given}] if isinstance(given, str) else list(given)
+        given = prompt_of(params)
         if params.get("instructions"):
             given.insert(0, {"role": "system", "content": params["instructions"]})
         parent = None
