@@ -16,6 +16,7 @@ import msgspec
 from gymq.data.jsonl import JsonlFile
 from gymq.execution.loading.worker_source import WorkerSource
 from gymq.resources import Resources
+from gymq.resources.text_environment import TextEnvironment
 from gymq.testing.harness import HarnessSession
 from gymq.testing.report import REPLIES, AuditError
 from gymq.testing.scripts import JudgeRule, function_call, reply, texts_in
@@ -155,11 +156,18 @@ def _with_row(where: str, gold: Gold, examples: list[dict[str, Any]], cls: type[
         row = examples[gold.row - 1]
     else:
         raise AuditError(f"{where}: `row` is {gold.row}, but data/example.jsonl has {len(examples)} rows")
+    if issubclass(cls, TextEnvironment):
+        gold = msgspec.structs.replace(gold, reply=[_as_step(action) for action in gold.actions])
     low, high = cls.reward_range
     reward = high if gold.reward is None else gold.reward
     if not math.isfinite(reward):
         raise AuditError(f"{where}: the worker declares no `reward_range`; give the reply's `reward`")
     return GoldRow(where, gold, row, reward, max(low, 0.0) if gold.floor is None else gold.floor)
+
+
+def _as_step(action: Action) -> Action:
+    """Return an action of an episode: a text is said to the environment."""
+    return action if action.call is not None else Action(call=GoldCall("step", {"action": action.text}))
 
 
 async def play(actions: Iterable[Action], session: HarnessSession, *, has_tools: bool) -> dict[str, Any]:

@@ -24,6 +24,13 @@ def test_an_environment_as_init_makes_it_passes(gymq, made):
     assert report["verdicts"] > 100
 
 
+def test_an_environment_with_turns_is_played(gymq, here):
+    assert gymq("init", "guesses", "--template", "multi-turn").status == 0
+    called = gymq("audit", "./guesses", "--only", "gold", "an idle session")
+    assert called.status == 0, called.out
+    assert "5 right replies get their reward" in called.out
+
+
 def test_what_is_found_is_shown_and_ends_with_status_1(gymq, made):
     worker = made / "worker.py"
     worker.write_text(worker.read_text().replace("gymq.Verdict(float(correct)", "gymq.Verdict(1.0"))
