@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -21,7 +22,7 @@ from gymq.execution.sessions import LocalResources
 from gymq.failures import InvalidTask, RolloutError
 from gymq.processes import KillableProcesses
 from gymq.protocol.messages import FailureClass, Seed, Stage, ToolCall, ToolResult, Verified, Verify
-from gymq.resources import ModelCaller, Resources
+from gymq.resources import ModelCaller, Resources, tool_output
 from gymq.responses import InvalidRequest
 from gymq.responses.schema import check_items
 
@@ -151,22 +152,24 @@ def _calls_made(response: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]
         items = check_items(response.get("output"), "output")
     except InvalidRequest as error:
         raise InvalidTask(f"the response to verify does not fit: {error}").at(Stage.VERIFY) from None
-    calls = {item["call_id"]: item for item in items if item.get("type") == "function_call"}
+    waiting: dict[Any, deque[dict[str, Any]]] = {}  # by id, which some models use again in each turn
     for item in items:
-        if item.get("type") != "function_call_output":
-            continue
-        call = calls.get(item["call_id"])
-        if call is not None and _reached_session(call):
-            yield call, item["output"]
+        if item.get("type") == "function_call":
+            waiting.setdefault(item["call_id"], deque()).append(item)
+        elif item.get("type") == "function_call_output" and waiting.get(item.get("call_id")):
+            call = waiting[item["call_id"]].popleft()
+            if _was_run(call, item["output"]):
+                yield call, item["output"]
 
 
-def _reached_session(call: dict[str, Any]) -> bool:
-    """Return whether a call reached the session: agents answer invalid JSON and reserved tool names themselves."""
+def _was_run(call: dict[str, Any], output: Any) -> bool:
+    """Return whether a tool was run: agents answer invalid JSON, and nobody runs a tool that a model may not call."""
     try:
         json.loads(call.get("arguments") or "")
     except (ValueError, RecursionError):
         return False
-    return call["name"] not in RESERVED_TOOL_NAMES
+    name = call["name"]
+    return name not in RESERVED_TOOL_NAMES and output != tool_output({"error": f"there is no tool named {name!r}"})
 
 
 def _verify_request(rollout: str, number: int, row: bytes, response: dict[str, Any]) -> Verify:

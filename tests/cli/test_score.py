@@ -47,6 +47,11 @@ class Counter(gymq.Resources[Row, dict]):
         state["count"] += amount
         return state["count"]
 
+    @gymq.tool(offered=False)
+    async def cheat(self, state: dict) -> int:
+        state["count"] = 100
+        return 100
+
     async def verify(self, request):
         return gymq.Verdict(float(request.state["count"] == request.row.goal))
 """
@@ -194,16 +199,23 @@ def test_a_replayable_environment_is_brought_to_the_same_state(gymq, here):
         {"type": "function_call_output", "call_id": "call_3", "output": "Invalid tool call arguments"},
     ]
     unanswered = function_call("add", {"amount": 50}, call_id="call_4")
+    refused = '{"error":"there is no tool named \'cheat\'"}'
+    guessed = [
+        function_call("cheat", {}, call_id="call_5"),
+        {"type": "function_call_output", "call_id": "call_5", "output": refused},
+    ]
+    same_id = [*called_with_output(1, "1", "call_0"), *called_with_output(2, "3", "call_0")]
     write_lines(
         here / "old.jsonl",
         result(0, *calls, "done", reward=0.0, start=0, goal=3),
         result(1, "done", reward=0.0, start=3, goal=3),
         result(2, *calls, *no_json, unanswered, reward=0.0, start=0, goal=3),
+        result(3, *guessed, *same_id, "done", reward=0.0, start=0, goal=3),
     )
     environment = counter(here, replayable=True)
     called = gymq("score", "--rollouts", "old.jsonl", "-o", "new.jsonl", "--resources", environment, "--json")
     assert called.status == 0
-    assert [row["reward"] for row in read_lines(here / "new.jsonl")] == [1.0, 1.0, 1.0]
+    assert [row["reward"] for row in read_lines(here / "new.jsonl")] == [1.0, 1.0, 1.0, 1.0]
 
 
 def test_a_replay_that_goes_another_way_is_a_failure(gymq, here):
