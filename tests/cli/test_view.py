@@ -51,7 +51,7 @@ class Shown:
 
 
 @contextmanager
-def viewing(folder: Path, *arguments: object) -> Iterator[Shown]:
+def viewing(folder: Path, *arguments: object, ended_by: signal.Signals = signal.SIGINT) -> Iterator[Shown]:
     command = [*entry(), "view", "--port", str(free_port("127.0.0.1")), *map(str, arguments)]
     with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -67,7 +67,7 @@ def viewing(folder: Path, *arguments: object) -> Iterator[Shown]:
         try:
             yield shown
         finally:
-            process.send_signal(signal.SIGINT)
+            process.send_signal(ended_by)
             _, shown.warned = process.communicate(timeout=LONG_S)
             assert process.returncode == 0
 
@@ -184,6 +184,14 @@ def test_a_file_of_another_tool_is_shown_without_its_broken_lines(tmp_path: Path
     assert "theirs of May.jsonl:6: the line has no object `response`" in shown.warned
     assert "theirs of May.jsonl:7: `response.output` must be a list of objects" in shown.warned
     assert "theirs of May.jsonl:8: `response.output[0].content` must be a text or a list of objects" in shown.warned
+
+
+def test_nothing_is_left_of_a_file_when_the_terminal_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    (tmp_path / "one.jsonl").write_text('{"response": {"output": []}, "reward": 1}')
+    with viewing(tmp_path, "one.jsonl", ended_by=signal.SIGHUP):
+        assert len(list(tmp_path.glob("gymq-view-*"))) == 1
+    assert list(tmp_path.glob("gymq-view-*")) == []
 
 
 @pytest.mark.parametrize(

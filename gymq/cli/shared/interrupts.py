@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM end a command that runs until it is interrupted."""
+"""Ctrl-C, SIGTERM and the end of its terminal end a command that runs until it is interrupted."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def until_interrupted() -> Iterator[None]:
-    """Cancel the block at the first SIGINT or SIGTERM; the second one interrupts its cleanup too."""
+    """Cancel the block at the first SIGINT, SIGTERM or SIGHUP; the second one interrupts its cleanup too."""
     task = asyncio.current_task()
     assert task is not None
-    for number in (signal.SIGINT, signal.SIGTERM):
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if number != signal.SIGHUP or signal.getsignal(number) == signal.SIG_DFL:  # `nohup` has it ignored
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     with contextlib.suppress(asyncio.CancelledError):
         yield
