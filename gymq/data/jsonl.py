@@ -9,7 +9,7 @@ import json
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import IO, Any, Protocol, cast
 
@@ -159,13 +159,16 @@ def truncate_torn_line(path: Path) -> int:
 def atomic_write(path: Path) -> Iterator[IO[bytes]]:
     """Open a file for writing that replaces `path` if the block ends without an exception.
 
+    What is written to `.gz` and `.zst` files is compressed.
+
     Raises:
         OSError: it cannot be written; names `path`.
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         with temporary.open("xb") as file:
-            yield file
+            with _compressed(file, path.suffix) as written:
+                yield written
             file.flush()
             os.fsync(file.fileno())
         temporary.replace(path)
@@ -176,6 +179,15 @@ def atomic_write(path: Path) -> Iterator[IO[bytes]]:
     finally:
         with suppress(OSError):
             temporary.unlink()
+
+
+def _compressed(file: IO[bytes], suffix: str) -> AbstractContextManager[IO[bytes]]:
+    if suffix == ".gz":  # without name and time, so that the same lines are the same bytes
+        return cast(IO[bytes], gzip.GzipFile("", "wb", fileobj=file, mtime=0))
+    if suffix == ".zst":
+        writer: Any = zstandard.ZstdCompressor().stream_writer(file, closefd=False)
+        return cast(IO[bytes], io.BufferedWriter(writer, buffer_size=1024 * 1024))
+    return nullcontext(file)
 
 
 def _open(path: Path) -> IO[bytes]:

@@ -8,6 +8,7 @@ import pytest
 from gymq.cli import make_app
 from gymq.cli.actions.data import makers
 from gymq.cli.shared.errors import UsageError
+from gymq.data.datasets import DatasetError
 from gymq.data.token_counts import TokenizerNotFound, estimated_tokens, token_counter
 from gymq.execution.loading.registry import find_class
 
@@ -31,8 +32,8 @@ class Numbers(gymq.Resources):
 '''
 
 
-def run(*arguments: str) -> None:
-    assert make_app()(["data", "make", *arguments], exit_on_error=False, result_action="return_value") == 0
+def run(*arguments: str, command: str = "make") -> None:
+    assert make_app()(["data", command, *arguments], exit_on_error=False, result_action="return_value") == 0
 
 
 @pytest.fixture
@@ -56,6 +57,17 @@ def test_rows_are_written_to_a_file_whole_or_not_at_all(maker, tmp_path, capsys)
     assert "2 rows in" in capsys.readouterr().out
     with pytest.raises(UsageError, match="cannot be written"):
         run(maker, "-o", str(tmp_path / "missing" / "rows.jsonl"))
+
+
+def test_rows_are_shown_where_a_collection_finds_them(maker, tmp_path, capsys):
+    made = str(tmp_path / "rows.jsonl.gz")
+    run(maker, "--rows", "3", "-o", made)
+    run(made, command="show")
+    assert "3 rows in" in capsys.readouterr().out
+    run("workers/resources/mcqa/data/example.jsonl", command="show")
+    assert "5 rows in" in capsys.readouterr().out
+    with pytest.raises(DatasetError, match=r"input file nowhere\.jsonl not found"):
+        run("nowhere.jsonl", command="show")
 
 
 def test_a_kind_that_there_is_not_is_refused_with_those_that_there_are(maker):

@@ -38,6 +38,17 @@ def test_zstd_frames_one_after_the_other_are_one_file(tmp_path: Path) -> None:
     assert list(JsonlFile(path)) == LINES
 
 
+@pytest.mark.parametrize("ending", ["", ".gz", ".zst"])
+def test_a_file_is_written_as_it_is_read(tmp_path: Path, ending: str) -> None:
+    first, second = (tmp_path / f"{name}.jsonl{ending}" for name in "ab")
+    for path in (first, second):
+        with atomic_write(path) as file:
+            file.writelines(LINES[:2])
+            file.write(b"".join(LINES[2:]))
+        assert list(JsonlFile(path)) == LINES
+    assert first.read_bytes() == second.read_bytes()
+
+
 @pytest.mark.parametrize(("ending", "compress"), [(".gz", gzip.compress), (".zst", zstandard.compress)])
 def test_a_broken_compressed_file_is_reported_with_its_name(tmp_path: Path, ending: str, compress) -> None:
     path = tmp_path / f"rows.jsonl{ending}"

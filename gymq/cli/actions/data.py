@@ -19,7 +19,7 @@ from gymq.config import Config
 from gymq.config.benchmarks import find_benchmark
 from gymq.config.dataset_blocks import BENCHMARK, DatasetBlock, dataset_blocks, find_block
 from gymq.data.datasets import Dataset
-from gymq.data.hub import PREFIX
+from gymq.data.hub import PREFIX, READABLE
 from gymq.data.jsonl import JsonlError, atomic_write, numbered_lines, parse_object
 from gymq.data.prompt import RowPrompt
 from gymq.data.rows import AGENT_REF, PARAMS, RowError
@@ -177,7 +177,7 @@ def _block_named(name: str, sources: WorkerSources, overrides: Sequence[str]) ->
 
 def rows_of(name: str, sources: WorkerSources, overrides: Sequence[str]) -> Dataset:
     """Return the rows of a data set by its name, or by that of a file, a folder or a data set of the Hub."""
-    is_place = name.startswith(PREFIX) or Path(name).exists()
+    is_place = name.startswith(PREFIX) or name.endswith(READABLE) or Path(name).exists()
     if is_place and not sources.config and sources.benchmark is None:
         return Dataset(Path(name))
     block = _block_named(name, sources, overrides)
