@@ -11,6 +11,7 @@ import yarl
 
 from gymq.bridge.web import rollout_list, run_index
 from gymq.bridge.web.columns import DETAIL_CHARS, MOST_DETAILS
+from gymq.bridge.web.routes import MOST_MORE
 from gymq.bus import streams
 from gymq.bus.jetstream import JetStream
 from gymq.bus.queue.outcome_store import OutcomeStore
@@ -561,6 +562,17 @@ async def test_two_runs_are_compared_by_their_paired_difference(web: Web, run: s
     assert [pair["task_index"] for pair in found["tasks"]] == [2, 1, 3, 0, 8]
     better = await web.get(f"runs/{run}/compared/{run}x", sort="better")
     assert [pair["difference"] for pair in better["tasks"]] == [1.0, 0.75, 0.0, -0.5, None]
+
+
+async def test_as_many_runs_as_can_be_compared_are_read_to_their_end(
+    web: Web, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_index, "READ_S", 0.0)
+    runs = [f"{run}{number}" for number in range(MOST_MORE + 2)]
+    await web.store(*(rollout(one, task) for one in runs for task in range(3)))
+    path, more = f"runs/{runs[0]}/compared/{runs[1]}", ",".join(runs[2:])
+    asked = [(await web.get(path, more=more))["is_whole"] for _ in range(5)]
+    assert asked[-1] is True
 
 
 async def test_further_runs_are_compared_with_the_first_one(web: Web, run: str) -> None:

@@ -27,7 +27,7 @@ from gymq.stats.sums import is_usable
 READ_S = 0.6  # of one request
 READ_BATCH = 256
 MOST_ROWS = 50_000  # of a run; one or two kilobytes each
-MOST_RUNS = 4
+MOST_RUNS = 4  # unless more are compared
 ROWS_PAGE = 50
 TASKS_PAGE = 60
 
@@ -206,7 +206,8 @@ class RunIndexes:
         Raises:
             BusError, BadToken
         """
-        found = [await self._read(run) for run in (left, *others)]
+        runs = (left, *others)
+        found = [await self._read(run, max(MOST_RUNS, len(runs))) for run in runs]
         of_left, *beside = [{task.task_index: task for task in _tasks(rows)} for rows, _ in found]
         pairs = [
             TaskPair(
@@ -239,11 +240,11 @@ class RunIndexes:
             if is_whole:
                 return _sorted(rows, "task", is_descending=False), _tasks(rows)
 
-    async def _read(self, run: str) -> tuple[list[RolloutRow], bool]:
+    async def _read(self, run: str, most_kept: int = MOST_RUNS) -> tuple[list[RolloutRow], bool]:
         """Return the rows that are known after reading on for a while, and whether they are all there are."""
         index = self._kept.setdefault(run, _Index({}, {}, asyncio.Lock()))
         self._kept.move_to_end(run)
-        if len(self._kept) > MOST_RUNS:
+        while len(self._kept) > most_kept:
             self._kept.popitem(last=False)
         async with index.lock:
             is_whole = await self._read_on(run, index)
