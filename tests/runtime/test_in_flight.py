@@ -16,6 +16,7 @@ from gymq.bus.discovery import ServiceListing, find_workers
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.serving import Server
 from gymq.bus.weights import Pushed, holding, push
+from gymq.bus.weights.staleness import Superseded
 from gymq.data.records import Record
 from gymq.data.trainer_results import encode_result
 from gymq.defaults import InFlight
@@ -244,6 +245,29 @@ async def test_a_rollout_restarts_though_its_agent_learns_only_of_the_push_after
     world.policy.type()
     outcome = await rolling
     assert versions(outcome) == ["v3"] * (2 * TOKENS)
+
+
+@pytest.mark.parametrize("in_flight", ["restart", "finish"])
+async def test_a_version_that_is_pushed_again_lets_rollouts_continue_if_this_push_does(
+    world: World, in_flight: InFlight
+) -> None:
+    await world.attempts.start()
+    await world.push("v1", "continue")
+    await world.push("v2", in_flight)
+    for version in ("v3", "v4"):
+        await world.push(version, "continue")
+    rolling = world.rollout()
+    world.policy.type(3)
+    await world.until_sampled(3)
+    await world.push("v2", "continue")
+    await until(lambda: world.attempts._staleness._models[world.policy.name].newest == "v2")
+    world.policy.type()
+    outcome = await rolling
+    assert (outcome.attempt, outcome.policy_versions) == (0, ["v4", "v2"])
+    limit = await world.attempts._staleness.limit(world.policy.name, None)
+    with pytest.raises(Superseded):
+        limit.check(["v1", "v2"])
+    limit.check(["v3", "v2"])
 
 
 async def test_a_rollout_that_did_not_finish_starts_over_though_another_push_follows(world: World) -> None:

@@ -118,8 +118,8 @@ async def push(
         mode=mode,
         in_flight=in_flight,
         before=before_it,
-        restarted=before and before.restarted,
-        finished=before and before.finished,
+        restarted=before and _mark(before, before.restarted, policy_version),
+        finished=before and _mark(before, before.finished, policy_version),
         at=time.time(),
     )
     name = secrets.token_hex(12)
@@ -172,6 +172,17 @@ def _before(record: Weights | None, policy_version: str) -> list[str]:
     if record.policy_version == policy_version:
         return record.before
     return [*record.before, record.policy_version][-MAX_VERSIONS:]
+
+
+def _mark(record: Weights, version: str | None, policy_version: str) -> str | None:
+    """Return the version to name for a restart or finish with an earlier one, now that another version is pushed.
+
+    A name that is pushed again stands for its newest push, so the version that came after its earlier one is named.
+    """
+    if version != policy_version or record.policy_version == policy_version:
+        return version
+    versions = _before(record, policy_version)
+    return versions[len(versions) - versions[::-1].index(version)] if version in versions else versions[0]
 
 
 async def _replicas(bus: Bus, model: str, *, was_pushed_before: bool) -> set[str]:

@@ -75,14 +75,19 @@ class _Versions:
             return
         if stored.sequence <= self._sequence:
             return
-        self.newest, self._sequence = weights.policy_version, stored.sequence
+        known, self.newest, self._sequence = self.newest, weights.policy_version, stored.sequence
         self.behind = updates_since(weights)
         # Older weights are back after a push that was rolled back: rollouts have started over for them already.
         is_new, self._pushed_at = weights.at > self._pushed_at, max(weights.at, self._pushed_at)
-        # The record of a push with `restart` may never have been read here, if another push followed it.
-        restarts = is_new and (weights.in_flight == "restart" or self.restarted != weights.restarted)
-        self.restarted, self.finished = weights.restarted, weights.finished
-        if restarts and self.restarted is not None:
+        mark, self.restarted, self.finished = self.restarted, weights.restarted, weights.finished
+        if self.restarted is None or not is_new:
+            return
+        # The record of a push with `restart` may never have been read here, if another push followed it. When the name
+        # of one that was read is pushed again, the mark is another, but no newer than what was read since.
+        is_missed = mark != self.restarted and (
+            known in (None, self.newest) or self.behind(self.restarted) < self.behind(known or "")
+        )
+        if weights.in_flight == "restart" or is_missed:
             for interrupt in list(self.on_restart):
                 interrupt(Superseded((), self.restarted, "restart"))
 
