@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from gymq.cli.actions.ng import PROGRAMS
+from gymq.config.unknown import CONCURRENCY
 from tests.support.ports import free_port
 
 from .conftest import Command
@@ -54,6 +55,8 @@ def test_a_collection_says_what_it_lacks(here: Path, gymq: Command) -> None:
     assert (done.status, done.err) == (2, "gymq: ng_collect_rollouts needs +input_jsonl_fpath=...\n")
     done = gymq("ng", "collect-rollouts", "+input_jsonl_fpath=a", "+output_jsonl_fpath=b", "+num_repeats=[1]")
     assert done.err == "gymq: num_repeats must be a whole number, not [1]\n"
+    done = gymq("ng", "collect-rollouts", "+input_jsonl_fpath=a", "+output_jsonl_fpath=b", f"+{CONCURRENCY}=-5")
+    assert done.err == "gymq: num_samples_in_parallel must be a whole number of at least 1, not -5\n"
 
 
 def test_statistics_are_written_beside_the_rollouts(here: Path, rows: Path, gymq: Command) -> None:
@@ -148,6 +151,38 @@ def test_rows_go_to_a_head_server_elsewhere(
     assert "gymq: failed: 422: " in failed.err
     assert "1 rollout failed; the same command with +resume_from_cache=true tries again" in failed.err
     assert f"gymq: http://127.0.0.1:{port} lists no agent other_agent; there are: mcqa_simple_agent" in unknown.err
+
+
+def test_an_output_with_a_torn_line_is_resumed_with_a_head_server(here: Path, rows: Path, gymq: Command) -> None:
+    class Agent(BaseHTTPRequestHandler):
+        def answer(self, content: object) -> None:
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(json.dumps(content).encode())
+
+        def do_GET(self) -> None:
+            url = f"http://{self.headers['Host']}"
+            self.answer([{"process_name": "asker", "server_type": "responses_api_agents", "url": url}])
+
+        def do_POST(self) -> None:
+            row = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            self.answer(row | {"response": {"output": []}, "reward": 1.0})
+
+    finished = json.dumps(
+        ROW | {"_ng_task_index": 0, "_ng_rollout_index": 0, "response": {"output": []}, "reward": 0.0}
+    )
+    (here / "out.jsonl").write_text(f"{finished}\n\n{finished[:20]}")
+    with HTTPServer(("127.0.0.1", 0), Agent) as server:
+        serving = threading.Thread(target=server.serve_forever)
+        serving.start()
+        head = ["+head_server.host=127.0.0.1", f"+head_server.port={server.server_port}", "+agent_name=asker"]
+        files = [f"+input_jsonl_fpath={rows}", "+output_jsonl_fpath=out.jsonl", "+resume_from_cache=true"]
+        resumed = gymq("ng", "collect-rollouts", *head, *files)
+        server.shutdown()
+        serving.join()
+    assert resumed.status == 0, resumed.err
+    lines = [json.loads(line) for line in (here / "out.jsonl").read_text().splitlines() if line]
+    assert [(line["_ng_task_index"], line["reward"]) for line in lines] == [(0, 0.0), (1, 1.0)]
 
 
 def test_a_head_server_that_repeats_the_key_does_not_make_it_seen(here: Path, rows: Path, gymq: Command) -> None:

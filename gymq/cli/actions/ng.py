@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+from gymq.cli.actions.collect import configured_window
 from gymq.cli.actions.data import blocks_of, collate
 from gymq.cli.shared.configuration import read_config
 from gymq.cli.shared.errors import UsageError
@@ -93,7 +94,7 @@ def collection_of(settings: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
         "num_repeats_add_seed": _flag(tree, "num_repeats_add_seed"),
         "limit": _number(tree, "limit"),
         "prompt_config": None if prompt is None else Path(prompt),
-        "concurrency": _number(tree, CONCURRENCY),
+        "concurrency": configured_window(tree),
         "overwrite": not _flag(tree, "resume_from_cache") and output.exists(),
     }
     return others, options

@@ -20,9 +20,9 @@ from gymq.cli.shared.errors import UsageError
 from gymq.cluster.server.address import reachable
 from gymq.data.datasets import Dataset
 from gymq.data.failure_status import RowFailed
-from gymq.data.jsonl import atomic_write
+from gymq.data.jsonl import JsonlFile, atomic_write, numbered_lines, truncate_torn_line
 from gymq.data.materialise import Materialisation
-from gymq.data.rows import AGENT_REF, ROLLOUT_INDEX, TASK_INDEX, RowKey
+from gymq.data.rows import AGENT_REF, ROLLOUT_INDEX, TASK_INDEX, RowKey, decode_line
 from gymq.data.run_files import Appender, RunFiles
 from gymq.defaults import DEFAULT_WINDOW, PASS_THRESHOLD
 from gymq.redaction import hide, redact
@@ -103,7 +103,8 @@ def _materialise(
 def _finished(output: Path) -> set[tuple[int, int]]:
     if not output.exists():
         return set()
-    keys = (msgspec.json.decode(line, type=RowKey) for line in Dataset(output))
+    truncate_torn_line(output)
+    keys = (decode_line(line, RowKey, where) for _, where, line in numbered_lines(JsonlFile(output)))
     return {(key.task_index, key.rollout_index) for key in keys}
 
 
