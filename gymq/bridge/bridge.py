@@ -92,9 +92,12 @@ class Bridge:
         await self._routes.start()
         await self.rollouts.start()
         ports = [settings.port, *(place.port for place in self._context.directory)]
+        routes = self._all_routes()
         try:
-            await self._server.start(self._all_routes(), settings.host, ports)
+            await self._server.start(routes, settings.host, ports)
+            await self.rollouts.cancel_orphans()  # not before: a bridge that has the port is alive
         except BaseException:
+            await self._server.close()
             await self.rollouts.stop()
             raise
         return self

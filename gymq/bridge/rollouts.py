@@ -111,7 +111,7 @@ class Rollouts:
         return len(self._waiting)
 
     async def start(self) -> None:
-        """Take over from an earlier bridge of this name.
+        """Follow both runs, and take over what an earlier bridge of this name has queued under keys.
 
         Raises:
             BusError
@@ -119,11 +119,23 @@ class Rollouts:
         for run in (self.run, self.keyed_run):
             look_again = partial(self._look_again, run)
             await self._following.enter_async_context(self._queue.follow(run, self._on_stored, look_again))
-        await self._cancel_orphans()
         async for _, task in self._queue.queued(self.keyed_run):
             asked = _TaskIdentity(task.agent, digest_of(parse_object(task.row)), task.replaces)
             self._queued[task.rollout_id] = asked
         self._in_background(self._watch())
+
+    async def cancel_orphans(self) -> None:
+        """Cancel the rollouts of a killed bridge with this name; its callers are gone.
+
+        Raises:
+            BusError
+        """
+        earlier = re.compile(rf"{re.escape(self._name)}-[0-9a-f]{{8}}")
+        async for stored in self._js.read(streams.RUNS, subjects.ALL_RUNS):
+            run = stored.subject.rpartition(".")[2]
+            if earlier.fullmatch(run) and run != self.run and await anext(self._queue.queued(run), None) is not None:
+                log.warning("cancelling what is left of %s", run)
+                await self._cancel(run, None)
 
     async def stop(self) -> None:
         """Fail all waiting requests. Rollouts with a key continue, the others are cancelled."""
@@ -296,15 +308,6 @@ class Rollouts:
             await self._queue.mark_cancelled(run, task_index)
         except BusError as error:
             log.warning("%s could not be cancelled: %s", run if task_index is None else f"{run}/{task_index}", error)
-
-    async def _cancel_orphans(self) -> None:
-        """Cancel the rollouts of a killed bridge with this name; its callers are gone."""
-        earlier = re.compile(rf"{re.escape(self._name)}-[0-9a-f]{{8}}")
-        async for stored in self._js.read(streams.RUNS, subjects.ALL_RUNS):
-            run = stored.subject.rpartition(".")[2]
-            if earlier.fullmatch(run) and run != self.run and await anext(self._queue.queued(run), None) is not None:
-                log.warning("cancelling what is left of %s", run)
-                await self._cancel(run, None)
 
     def _in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.get_running_loop().create_task(work)

@@ -22,7 +22,7 @@ from gymq.testing import reply
 from tests.support.ports import free_port
 from tests.support.waiting import until
 
-from .engine import say
+from .engine import Body, say
 from .world import Client, World, new_client
 
 KEY = "a-key-of-sixteen-or-more"
@@ -335,6 +335,24 @@ async def test_a_port_that_is_taken_is_told(world: World) -> None:
     async with server:
         with pytest.raises(PortTaken, match=f"{port}"):
             await world.start_bridge(port=port)
+
+
+async def test_a_bridge_at_the_port_of_another_cancels_nothing_of_it(client: Client, world: World) -> None:
+    held = asyncio.Event()
+
+    async def hold(body: Body) -> Body:
+        await held.wait()
+        return say("done")
+
+    world.engine.turn = hold
+    asking = asyncio.create_task(client.run(world.row()))
+    await until(lambda: world.engine.requests)
+    bridge = world.bridge
+    assert bridge is not None
+    with pytest.raises(PortTaken):
+        await world.start_bridge(port=bridge._settings.port)
+    held.set()
+    assert (await asking)[0] == 200
 
 
 async def test_instances_that_nobody_serves_are_listed_as_missing(client: Client, world: World) -> None:
