@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from gymq.bridge.web.export import ViewerExport, script
+from gymq.bridge.web import run_index
+from gymq.bridge.web.export import MOST_COMPARED, ViewerExport, script
 from gymq.bridge.web.export import page as page_of
 from gymq.bridge.web.highlighting import LANGUAGE_OF_FIELD
 from gymq.bridge.web.site import Site
@@ -91,6 +92,20 @@ async def test_a_field_named_like_the_prototype_is_data(web: Web, run: str, tmp_
     ).groups()  # type: ignore[union-attr]
     assert name == "rollout-0-0-0"
     assert json.loads(json.loads(text))["view"]["verdict"] == {"__proto__": {"reward": 9}}
+
+
+async def test_all_of_more_runs_than_are_kept_is_compared(
+    web: Web, run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_index, "READ_S", 0.0)
+    runs = [f"{run}{number}" for number in range(MOST_COMPARED)]
+    for name in runs:
+        await web.announce(name, num_rollouts=3)
+        await web.store(*(rollout(name, task) for task in range(3)))
+    await ViewerExport(web.world.bus, tmp_path).write(runs)
+    for file in (tmp_path / "data").glob("compared-*.js"):
+        found = json.loads(json.loads(re.search(r'", (".*")\);', file.read_text())[1]))  # type: ignore[index]
+        assert (found["num_tasks"], found["is_whole"]) == (3, True)
 
 
 def test_the_script_has_every_module_once_and_asks_no_bridge() -> None:

@@ -136,9 +136,11 @@ class ViewerExport:
     async def _compare(self, runs: Sequence[str]) -> None:
         for left, name in enumerate(runs):
             for right, other in enumerate(runs):
-                if left != right:
-                    found = await self._indexes.comparison(name, [other], "task", 0, MOST_TASKS)
-                    self._put(f"compared-{left}-{right}", found)
+                if left == right:
+                    continue
+                while not (found := await self._indexes.comparison(name, [other], "task", 0, MOST_TASKS)).is_whole:
+                    pass  # it reads on
+                self._put(f"compared-{left}-{right}", found)
 
     def _tokens(self, outcome: Outcome, view: View) -> Iterator[tuple[str, View]]:
         for position, item in enumerate(view.get("items", [])):
