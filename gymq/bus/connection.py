@@ -34,6 +34,7 @@ log = logging.getLogger("gymq.bus")
 
 HEADER_ROOM_BYTES = 4096  # headers count towards the server's limit; one byte over closes the connection for good
 WATCHDOG_S = 5
+LOG_AGAIN_S = 60.0  # while the server is away; it is tried four times a second
 SETTLING_S = 3.0  # after a reconnect; others may take longer to come back
 OUTAGE_BUFFER_BYTES = 64 << 20
 PENDING_BYTES = 512 << 20
@@ -86,6 +87,7 @@ class Connection:
         self._expected: dict[str, Callable[[Msg], None]] = {}
         self._deniable: dict[str, tuple[str, Callable[[Denied], None]]] = {}  # requests, by reply: their subject
         self._problems: list[str] = []  # of the tries to connect
+        self._logged: dict[str, float] = {}  # when each problem of the tries to reconnect was logged last
         self._absent_at = math.inf  # from when on a server that is not there is not waited for
         self._watchdog: asyncio.Task[None] | None = None  # from when it is connected
         self._looking: asyncio.Task[None] | None = None
@@ -179,15 +181,19 @@ class Connection:
                 raise _Refused(refusals[-1])  # out of `connect`, which would try for ever
             if absence and len(self._problems) >= num_servers and time.monotonic() > self._absent_at:
                 raise NoServer(absence)
-        else:
+        elif self.is_connected:
             log.warning("nats: %s", text)
             self._on_denied(text)
+        elif time.monotonic() - self._logged.get(text, -math.inf) >= LOG_AGAIN_S:
+            self._logged[text] = time.monotonic()
+            log.warning("nats: %s", text)
 
     async def _on_reconnected(self) -> None:
         if self._watchdog is None:
             return
         self.reconnects += 1
         self._reconnected_at = time.monotonic()
+        self._logged.clear()
         log.warning("nats: reconnected")
         for callback in list(self._on_reconnect):
             try:

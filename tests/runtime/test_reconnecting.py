@@ -30,9 +30,19 @@ class ScriptedServer:
         self._clients: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._on_client, "127.0.0.1", 0)
-        self.url = f"nats://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        await self.start(0)
+        self.port = self._server.sockets[0].getsockname()[1]
+        self.url = f"nats://127.0.0.1:{self.port}"
         return self
+
+    async def start(self, port: int) -> None:
+        """Take connections."""
+        self._server = await asyncio.start_server(self._on_client, "127.0.0.1", port)
+
+    def stop(self) -> None:
+        """Take no more connections, and end the newest one."""
+        self._server.close()
+        self.cut()
 
     async def __aexit__(self, *_: object) -> None:
         self._server.close()
@@ -195,6 +205,24 @@ async def test_whatever_goes_wrong_while_it_reconnects_it_tries_again(
         monkeypatch.setattr(bus._nc, "_process_connect_init", begin_at_the_second_try)
         server.cut()
         await until(lambda: bus.reconnects == 1)
+
+
+async def test_while_the_server_is_away_that_is_logged_once_a_minute(
+    server: ScriptedServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with await Bus.connect(server.url, role="test", name="test") as bus:
+        (known,) = bus._nc._server_pool
+        for num_outages in (1, 2):
+            server.stop()
+            await until(lambda: known.reconnects > 3)
+            assert caplog.messages.count("nats: connection refused") == num_outages
+            await server.start(server.port)
+            await until(lambda: bus.reconnects == num_outages)  # noqa: B023
+        monkeypatch.setattr(connection, "LOG_AGAIN_S", 0.0)
+        server.stop()
+        await until(lambda: caplog.messages.count("nats: connection refused") > 4)
+        await server.start(server.port)
+        await until(lambda: bus.reconnects == 3)
 
 
 async def test_a_connection_that_the_server_ends_for_good_is_lost_even_with_something_left_to_send(
