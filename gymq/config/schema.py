@@ -76,17 +76,24 @@ class _HuggingFaceSource(_HuggingFace):
     type: Literal["huggingface"]
 
 
-class _Dataset(BaseModel):
-    """Rows for training, validation or a first look."""
+class _Rows(BaseModel):
+    """The keys of all data sets."""
 
     name: str
-    type: Literal["train", "validation", "example"]
     jsonl_fpath: str
     num_repeats: int = Field(default=1, ge=1)
-    license: License | None = None
+    prompt_config: str | None = None
+    prepare_script: str | None = None
     source: Annotated[_GitlabSource | _HuggingFaceSource, Field(discriminator="type")] | None = None
     gitlab_identifier: _Gitlab | None = None
     huggingface_identifier: _HuggingFace | None = None
+
+
+class _Dataset(_Rows):
+    """Rows for training, validation or a first look."""
+
+    type: Literal["train", "validation", "example"]
+    license: License | None = None
 
     @model_validator(mode="after")
     def _check(self) -> "_Dataset":
@@ -97,15 +104,11 @@ class _Dataset(BaseModel):
         return self
 
 
-class _Benchmark(BaseModel):
+class _Benchmark(_Rows):
     """Rows that a script prepares."""
 
-    name: str
     type: Literal["benchmark"]
-    jsonl_fpath: str
     prepare_script: str
-    prompt_config: str | None = None
-    num_repeats: int = Field(default=1, ge=1)
 
 
 class Implementation(BaseModel):

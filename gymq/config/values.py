@@ -37,6 +37,8 @@ def parse_value(text: str) -> Any:
         value = parser.value("")
     except RecursionError:
         raise ConfigError("the value is nested too deeply") from None
+    except ValueError:
+        raise ConfigError("the number has too many digits") from None
     if parser.position < len(parser.text):
         rest = parser.text[parser.position :]
         if rest.startswith(","):

@@ -219,6 +219,9 @@ def test_data_sets_of_the_format_are_accepted(load_files, dataset):
         ("type: example, num_repeats: 0", "datasets[0].num_repeats: must be greater than or equal to 1, not 0"),
         ("type: benchmark", "datasets[0].prepare_script: missing"),
         ("type: example, source: {type: s3}", "datasets[0].source: "),
+        ("type: example, prompt_config: 5", "datasets[0].prompt_config: "),
+        ("type: benchmark, prepare_script: p.py, source: 'https://x'", "datasets[0].source: "),
+        ("type: benchmark, prepare_script: p.py, huggingface_identifier: a/b", "datasets[0].huggingface_identifier: "),
         ("type: example, source: {type: gitlab, dataset_name: d}", "datasets[0].source.version: missing"),
         (
             "type: example, source: {type: huggingface, repo_id: a}, huggingface_identifier: {repo_id: a}",

@@ -119,6 +119,7 @@ def test_a_backslash_takes_the_meaning_from_a_character(text, value):
         ("{null: 1}", "a key of a mapping"),
         ("range(3)", "looks like a function call"),
         ("[" * 5000, "nested too deeply"),
+        ("9" * 5000, "too many digits"),
     ],
 )
 def test_what_is_wrong_with_a_malformed_value(text, problem):
