@@ -8,6 +8,7 @@ import io
 import json
 import os
 import secrets
+import zlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -68,7 +69,7 @@ class JsonlFile:
                     yield line.removeprefix(codecs.BOM_UTF8) if number == 1 else line
         except FileNotFoundError:
             raise JsonlError(f"{self.name}: file not found") from None
-        except (OSError, EOFError, zstandard.ZstdError) as error:
+        except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
             raise JsonlError(f"{self.name}: cannot be read after line {number}: {error}") from error
 
 

@@ -1,6 +1,7 @@
 import errno
 import gzip
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -57,9 +58,10 @@ def test_a_broken_compressed_file_is_reported_with_its_name(tmp_path: Path, endi
         list(JsonlFile(path))
 
 
-def test_a_gzip_file_that_ends_too_early_is_reported(tmp_path: Path) -> None:
+@pytest.mark.parametrize("damaged", [lambda whole: whole[:-9], lambda whole: whole[:10] + b"\xff" + whole[11:]])
+def test_a_gzip_file_that_is_damaged_is_reported(tmp_path: Path, damaged: Callable[[bytes], bytes]) -> None:
     path = tmp_path / "rows.jsonl.gz"
-    path.write_bytes(gzip.compress(b"".join(LINES))[:-9])
+    path.write_bytes(damaged(gzip.compress(b"".join(LINES))))
     with pytest.raises(JsonlError, match="cannot be read"):
         list(JsonlFile(path))
 
