@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import json
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 
 import gymq
-from gymq.bus import Bus, BusError, streams
+from gymq.bus import Bus, BusError, NoResponders, connection, streams
 from gymq.bus.discovery import ServiceListing
 from gymq.bus.jetstream import STREAM_FULL, JetStreamError
 from gymq.bus.rpc.calls import Calls
@@ -249,6 +250,30 @@ async def test_weights_that_no_replica_can_load_are_told_with_the_reason_and_tak
     assert await answer_of(bus, run, "later") == ("one", ["v1"])
     assert (await push(bus, run, "v2", weights=safetensors(b"two"))).confirmed == ["a", "later"]
     assert [update.policy_version for update in model.updates] == ["v1", "bad", "v2"]  # nothing was loaded twice
+
+
+async def test_a_push_after_a_reconnect_waits_for_replicas_that_are_not_back_yet(
+    bus: Bus, replicas: Replicas, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = await replicas.start("a")
+    model.go.clear()
+    request, asked = bus.request, asyncio.Event()
+
+    async def unheard(subject: str, *arguments: Any, **options: Any) -> Any:
+        if subject == subjects.ping("model", "a"):
+            asked.set()
+            raise NoResponders("as just after a reconnect")
+        return await request(subject, *arguments, **options)
+
+    monkeypatch.setattr(connection, "SETTLING_S", 1000.0)
+    monkeypatch.setattr(bus, "_reconnected_at", time.monotonic())
+    monkeypatch.setattr(bus, "request", unheard)
+    pushing = asyncio.create_task(push(bus, run, "v1", weights=safetensors(b"one")))
+    for _ in range(3):
+        asked.clear()
+        await until(lambda: asked.is_set() or pushing.done())
+    model.go.set()
+    assert (await pushing).confirmed == ["a"]
 
 
 async def test_first_weights_that_no_replica_can_load_leave_nothing_behind(

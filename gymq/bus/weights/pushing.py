@@ -323,7 +323,7 @@ async def _is_gone(bus: Bus, worker: str) -> bool:
     try:
         await bus.request(subjects.ping("model", worker), encode(Ping(calls=[])), timeout_s=LOOK_S)
     except NoResponders:
-        return True
+        return bus.is_stable  # otherwise it may have yet to reconnect, as this process just did
     except NoAnswer:
         pass  # one that loads may be busy with it
     return False
