@@ -103,7 +103,10 @@ class WeightsFollower:
         update = WeightsUpdate(weights.policy_version, weights.path, body, weights.mode)
         try:
             await self._model.load_weights(update)
-        except Exception as error:
+        except (Exception, asyncio.CancelledError) as error:
+            task = asyncio.current_task()
+            if task is not None and task.cancelling():
+                raise  # the worker stops; otherwise something that the model awaited was cancelled
             self._refused = stored.sequence
             text = f"{self._model.name} cannot load the weights {weights.policy_version!r}"
             raise WeightsFailed(f"{text}: {type(error).__name__}: {error}") from error

@@ -276,6 +276,21 @@ async def test_a_push_after_a_reconnect_waits_for_replicas_that_are_not_back_yet
     assert (await pushing).confirmed == ["a"]
 
 
+async def test_a_model_whose_loading_is_cancelled_inside_has_refused_and_takes_the_next(
+    bus: Bus, replicas: Replicas, run: str
+) -> None:
+    class Broken(Echo):
+        async def load_weights(self, update: WeightsUpdate) -> None:
+            if update.policy_version == "cancelled":
+                raise asyncio.CancelledError
+            await super().load_weights(update)
+
+    await replicas.start("a", Broken(run))
+    pushed = await push(bus, run, "cancelled", weights=safetensors(b"one"), deadline_s=5.0)
+    assert pushed.missing == {"a": f"{run} cannot load the weights 'cancelled': CancelledError: "}
+    assert (await push(bus, run, "v2", weights=safetensors(b"two"), deadline_s=5.0)).confirmed == ["a"]
+
+
 async def test_first_weights_that_no_replica_can_load_leave_nothing_behind(
     bus: Bus, replicas: Replicas, run: str
 ) -> None:
