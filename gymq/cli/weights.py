@@ -33,7 +33,8 @@ def push(
 ) -> int:
     """Push new weights to all replicas of a model, and wait until each has loaded them.
 
-    Replicas that start later load them before they serve. The exit status is 1 if some replicas did not load them.
+    Replicas that start later load them before they serve. The exit status is 1 if some replicas did not load them, or
+    none is running.
 
     Args:
         model: name of the instance in the configuration.

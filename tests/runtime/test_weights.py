@@ -17,6 +17,7 @@ from gymq.bus.jetstream import STREAM_FULL, JetStreamError
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.serving import Server
 from gymq.bus.weights import Pushed, PushError, push, pushing
+from gymq.cli.actions.weights import report
 from gymq.execution.model_runner import ModelRunner
 from gymq.execution.weights_follower import WeightsFailed
 from gymq.model import ModelRequest, WeightsUpdate
@@ -343,6 +344,22 @@ async def test_weights_whose_push_is_cancelled_once_they_are_announced_are_loade
     await replicas.start("two")
     for worker in ("one", "two"):
         await until_answer(lambda: answer_of(bus, run, worker), lambda found: found == ("weights of v1", ["v1"]))  # noqa: B023
+
+
+async def test_a_push_while_no_replica_runs_is_stored_and_reported_as_incomplete(
+    bus: Bus, replicas: Replicas, run: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    await replicas.start("a")
+    assert report("m", await push(bus, run, "v1", weights=safetensors(b"one"))) == 0
+    await replicas.kill("a")
+    monkeypatch.setattr(pushing, "_FIRST_LOOKS", 1)
+    assert report("m", await push(bus, run, "v2", weights=safetensors(b"two"))) == 1
+    assert capsys.readouterr() == (
+        "1 replica of m answer with v1\n0 replicas of m answer with v2\n",
+        "gymq: no replica answers: each that starts loads them before it serves\n",
+    )
+    await replicas.start("later")
+    assert await answer_of(bus, run, "later") == ("two", ["v2"])
 
 
 async def test_damaged_bytes_are_not_loaded(bus: Bus, replicas: Replicas, run: str) -> None:

@@ -37,14 +37,17 @@ async def push_to_cluster(
             in_flight=in_flight,
             deadline_s=deadline_s,
         )
-    return _report(model, pushed)
+    return report(model, pushed)
 
 
-def _report(model: str, pushed: Pushed) -> int:
+def report(model: str, pushed: Pushed) -> int:
+    """Print what became of a push, and return the exit status."""
     count = len(pushed.confirmed)
     print(f"{count} replica{'' if count == 1 else 's'} of {model} answer with {printable(pushed.policy_version)}")
+    if not (pushed.confirmed or pushed.missing):
+        print("gymq: no replica answers: each that starts loads them before it serves", file=sys.stderr)
     if pushed.taken_back:
         print("gymq: no replica can load them: the previous weights stay the newest", file=sys.stderr)
     for worker, why in sorted(pushed.missing.items()):
         print(f"gymq: {worker} does not: {printable(why)}", file=sys.stderr)
-    return 1 if pushed.missing else 0
+    return 0 if pushed.confirmed and pushed.is_complete else 1
