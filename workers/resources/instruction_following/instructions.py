@@ -71,9 +71,20 @@ INSTRUCTIONS: dict[str, Check] = {
 }
 
 
-def check_all(instructions: list[tuple[str, dict[str, Any] | None]], text: str) -> list[bool]:
-    """For each instruction, a name and its arguments, whether the text follows it."""
-    return [follows(text, name, arguments or {}) for name, arguments in instructions]
+_OF_LANGUAGE = frozenset({"change_case:english_capital", "change_case:english_lowercase", "language:response_language"})
+
+
+def check_all(instructions: list[tuple[str, dict[str, Any] | None]], text: str, *, hardened: bool = True) -> list[bool]:
+    """For each instruction, a name and its arguments, whether the text follows it.
+
+    Args:
+        hardened: whether a text whose language cannot be detected, such as a number, is in no language.
+    """
+    return [
+        follows(text, name, arguments or {})
+        and not (hardened and name in _OF_LANGUAGE and languages.detect(text) is None)
+        for name, arguments in instructions
+    ]
 
 
 def follows(text: str, name: str, arguments: dict[str, Any]) -> bool:

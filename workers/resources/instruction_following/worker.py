@@ -49,7 +49,7 @@ class InstructionFollowing(gymq.Resources[InstructionsRow]):
     reward_range = (0.0, 1.0)
 
     class Options(gymq.WorkerOptions):
-        hardened: bool = True  # a text without a letter or digit follows nothing
+        hardened: bool = True  # a text without a letter or digit follows nothing, and a number is in no language
 
     # Patterns of the rows may need exponential time on an unlucky text, which then follows nothing.
     compute_limits = ComputeLimits(cpu_s=20.0, timeout_s=400.0)
@@ -65,7 +65,7 @@ class InstructionFollowing(gymq.Resources[InstructionsRow]):
         text = first_text_of_last_item(request.response)
         says_something = not self.options.hardened or any(map(str.isalnum, text))
         try:
-            followed = await self.compute(check_all, instructions, text)
+            followed = await self.compute(check_all, instructions, text, hardened=self.options.hardened)
         except CpuTimeUsedUp:
             followed = [False] * len(instructions)
         except ModelMissing as error:

@@ -131,3 +131,15 @@ async def test_saying_nothing_follows_nothing(said, grading_mode):
         async with Harness(InstructionFollowing, {"hardened": hardened}) as env:
             verdict = await env.verify(row(metadata), reply(*said))
         assert (verdict.reward, verdict.fields["follow_all_instructions"]) == (reward, hardened is False)
+
+
+@pytest.mark.parametrize(("hardened", "followed"), [(True, [False, False, True]), (False, [True, True, True])])
+async def test_a_text_without_a_language_is_in_no_language(hardened, followed):
+    metadata = {
+        "instruction_id_list": ["language:response_language", "change_case:english_capital", "punctuation:no_comma"],
+        "kwargs": [{"language": "de"}, {}, {}],
+        "prompt": "Schreibe.",
+    }
+    async with Harness(InstructionFollowing, {"hardened": hardened}) as env:
+        verdict = await env.verify(row(metadata), reply("\u2163"))  # a Roman numeral, in capitals
+    assert verdict.fields["follow_instruction_list"] == followed
