@@ -5,14 +5,12 @@ from __future__ import annotations
 import sys
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
 
 from cyclopts import App, Parameter
-from cyclopts.validators import Number
 
 from gymq.cli.shared.errors import UsageError
+from gymq.cli.shared.parameters import Port
 
-Port = Annotated[int, Parameter(validator=Number(gte=1, lte=65535))]
 auth = App(
     name="auth",
     help="Configure a NATS server where each role may do only what it needs.",

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from gymq.cli.shared.parameters import ClusterUrl, ConfigFiles, LogLevel, Overrides, WorkerSources
+from gymq.cli.shared.parameters import ClusterUrl, ConfigFiles, LogLevel, OptionalPort, Overrides, WorkerSources
 
 
 def bridge(
     *overrides: Overrides,
     config: ConfigFiles = (),
     host: str | None = None,
-    port: int | None = None,
+    port: OptionalPort = None,
     nats: ClusterUrl = None,
     drop_in: bool = False,
     log_level: LogLevel = "info",

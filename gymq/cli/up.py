@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from gymq.cli.shared.errors import UsageError
-from gymq.cli.shared.parameters import NOWHERE, Count, LogLevel, NatsUrl, Overrides, WorkerSources
+from gymq.cli.shared.parameters import NOWHERE, Count, LogLevel, NatsUrl, OptionalPort, Overrides, WorkerSources
 from gymq.defaults import ClusterPart
 
 
@@ -18,7 +18,7 @@ def up(
     only: Annotated[tuple[ClusterPart, ...], Parameter(consume_multiple=False)] = (),
     ray: str | None = None,
     replicas: Count = 1,
-    health_port: int | None = None,
+    health_port: OptionalPort = None,
     health_host: str = "127.0.0.1",
     log_to: Literal["files", "stderr"] = "files",
     log_level: LogLevel = "info",

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated
-
-from cyclopts import Parameter
-from cyclopts.validators import Number
 
 from gymq.cli.shared.errors import UsageError
-from gymq.cli.shared.parameters import LogLevel, NatsUrl
+from gymq.cli.shared.parameters import LogLevel, NatsUrl, OptionalPort
 
 
 def view(
     *files: Path,
     host: str = "127.0.0.1",
-    port: Annotated[int | None, Parameter(validator=Number(gte=1, lte=65535))] = None,
+    port: OptionalPort = None,
     nats: NatsUrl = None,
     export: Path | None = None,
     run: list[str] | None = None,

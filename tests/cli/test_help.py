@@ -94,6 +94,15 @@ def test_a_count_of_none_is_refused(gymq, arguments):
     assert f'Invalid value "{arguments[2]}" for {arguments[1]}. Must be >= 1.' in refused.err
 
 
+@pytest.mark.parametrize(
+    "arguments", [("up", "--health-port"), ("bridge", "--port"), ("view", "--port"), ("auth", "init", "--monitor-port")]
+)
+def test_a_port_that_there_is_not_is_refused(gymq, arguments):
+    refused = gymq(*arguments, "99999")
+    assert refused.status == 2
+    assert f'Invalid value "99999" for {arguments[-1]}. Must be <= 65535.' in refused.err
+
+
 @pytest.mark.parametrize("level", ["INFO", "Warning"])
 def test_a_log_level_is_known_in_any_case(gymq, here, level):
     called = gymq("view", "--log-level", level, "--nats", "nats://127.0.0.1:1")

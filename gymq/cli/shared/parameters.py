@@ -28,6 +28,8 @@ LogLevel = Annotated[
     Parameter(help="least severe messages to log.", converter=_in_any_case),
 ]
 Count = Annotated[int, Parameter(validator=Number(gte=1))]
+Port = Annotated[int, Parameter(validator=Number(gte=1, lte=65535))]
+OptionalPort = Annotated[int | None, Parameter(validator=Number(gte=1, lte=65535))]
 OptionalCount = Annotated[int | None, Parameter(validator=Number(gte=1))]
 
 NatsUrl = Annotated[str | None, Parameter(env_var="GYMQ_NATS")]
