@@ -94,9 +94,7 @@ def test_a_count_of_none_is_refused(gymq, arguments):
     assert f'Invalid value "{arguments[2]}" for {arguments[1]}. Must be >= 1.' in refused.err
 
 
-@pytest.mark.parametrize(
-    "arguments", [("up", "--health-port"), ("bridge", "--port"), ("view", "--port"), ("auth", "init", "--monitor-port")]
-)
+@pytest.mark.parametrize("arguments", [("up", "--health-port"), ("bridge", "--port"), ("view", "--port")])
 def test_a_port_that_there_is_not_is_refused(gymq, arguments):
     refused = gymq(*arguments, "99999")
     assert refused.status == 2
