@@ -78,7 +78,7 @@ class RowClient:
             raise RowFailed(answer.status, content)
         try:
             result: Row = msgspec.json.decode(content, type=dict[str, Any])
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, RecursionError) as error:
             raise RowFailed(0, f"the answer is not a result: {error}".encode()) from None
         return result
 

@@ -9,6 +9,8 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
 
 from gymq.bridge.client import run_examples
 from gymq.data.failure_status import RowFailed
@@ -109,3 +111,17 @@ async def test_a_bridge_that_is_not_there_fails_every_row(client: Client, world:
     (awaitable,) = run_examples("http://127.0.0.1:1", [world.row()])
     with pytest.raises(RowFailed, match="no answer"):
         await awaitable
+
+
+@pytest.mark.parametrize("body", [b"<html>", b'{"a":' * 5000 + b"1" + b"}" * 5000])
+async def test_an_answer_that_is_no_result_fails_its_row_and_no_other(body: bytes) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        return web.Response(body=body if await request.json() == {"odd": True} else b'{"reward": 1.0}')
+
+    server = TestServer(web.Application())
+    server.app.router.add_post("/run", answer)
+    async with server:
+        good, odd = run_examples(str(server.make_url("")).rstrip("/"), [{"odd": True}, {}])
+        assert (await good)[1] == {"reward": 1.0}
+        with pytest.raises(RowFailed, match="not a result"):
+            await odd
