@@ -265,6 +265,10 @@ def _of_card(card: dict[str, Any], paths: Sequence[str]) -> dict[str, dict[str, 
             data = [{"split": "train", "path": data}]
         folder = str(entry.get("data_dir") or "").strip("/")
         splits: dict[str, list[str]] = {}
+        if data is None and folder:
+            for path in paths:
+                if path.startswith(f"{folder}/"):
+                    splits.setdefault(_split_of(PurePosixPath(path).relative_to(folder).parts), []).append(path)
         for one in data if isinstance(data, list) else ():
             if not isinstance(one, dict):
                 continue

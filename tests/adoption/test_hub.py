@@ -211,6 +211,15 @@ def test_names_and_folders_say_what_a_split_is(paths: list[str], name: str, chos
     assert all(map(fnmatchcase, choose(HubName.parse(name), paths, {}), chosen))
 
 
+def test_a_configuration_may_be_a_folder() -> None:
+    paths = ["main/train.jsonl", "main/test.jsonl", "hard/train.jsonl", "train.jsonl"]
+    card = {"configs": [{"config_name": "usual", "data_dir": "main"}, {"config_name": "hard", "data_dir": "hard/"}]}
+    assert choose(HubName.parse("hf:a/b/usual:train"), paths, card) == ["main/train.jsonl"]
+    assert choose(HubName.parse("hf:a/b/hard"), paths, card) == ["hard/train.jsonl"]
+    with pytest.raises(HubError, match="has several configurations: hard, usual"):
+        choose(HubName.parse("hf:a/b:train"), paths, card)
+
+
 def test_a_missing_package_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
