@@ -33,6 +33,7 @@ from gymq.redaction import redact
 log = logging.getLogger("gymq.bus")
 
 HEADER_ROOM_BYTES = 4096  # headers count towards the server's limit; one byte over closes the connection for good
+MIN_PAYLOAD_BYTES = 64 << 10  # of a server; what is not cut into parts, such as lists of subjects, fits
 WATCHDOG_S = 5
 LOG_AGAIN_S = 60.0  # while the server is away; it is tried four times a second
 SETTLING_S = 3.0  # after a reconnect; others may take longer to come back
@@ -121,6 +122,9 @@ class Connection:
         await bus._connect(url, name, timeout_s)
         replies = subjects.reply(role, "*", bus.box, "*")
         try:
+            if bus._nc.max_payload < MIN_PAYLOAD_BYTES:
+                text = f"takes messages of up to {bus._nc.max_payload:,} bytes, which is too little"
+                raise BusError(f"NATS at {redact(url)} {text}: set max_payload in its configuration to 8MB")
             await bus.listen(replies, bus._on_reply)
             await bus.flush()
             if any(_DENIED.search(problem) for problem in bus._problems):
@@ -168,6 +172,9 @@ class Connection:
         finally:
             if not self._nc.is_connected:
                 self._nc.abandon()
+        self._read_limit()
+
+    def _read_limit(self) -> None:
         self.max_body_bytes = self._nc.max_payload - HEADER_ROOM_BYTES
 
     async def _on_error(self, error: Exception) -> None:
@@ -194,6 +201,7 @@ class Connection:
         self.reconnects += 1
         self._reconnected_at = time.monotonic()
         self._logged.clear()
+        self._read_limit()
         log.warning("nats: reconnected")
         for callback in list(self._on_reconnect):
             try:

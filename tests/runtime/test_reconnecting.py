@@ -7,9 +7,9 @@ from typing import Self
 
 import pytest
 
-from gymq.bus import Bus, Msg, client, connection
+from gymq.bus import Bus, BusError, Msg, client, connection
 from gymq.bus.client import MendedClient
-from gymq.bus.connection import Connection
+from gymq.bus.connection import Connection, TooLarge
 from tests.support.waiting import DEADLINE_S, until
 
 INFO = b'INFO {"server_id": "x", "version": "2.12.0", "max_payload": 8388608, "headers": true}\r\n'
@@ -25,6 +25,7 @@ class ScriptedServer:
         self.num_frozen = 0  # connections, the oldest first, of which nothing is read any more
         self.cut_at_ping = False
         self.num_pongs = math.inf  # that are still sent
+        self.info = INFO
         self.subjects: dict[bytes, bytes] = {}  # that the newest connection subscribes to, by number
         self._writer: asyncio.StreamWriter | None = None
         self._clients: set[asyncio.Task[None]] = set()
@@ -68,7 +69,7 @@ class ScriptedServer:
         self.num_open += 1
         number, self._writer, self.subjects = self.num_connections, writer, {}
         try:
-            writer.write(INFO)
+            writer.write(self.info)
             while line := await reader.readline():
                 if number <= self.num_frozen:
                     await asyncio.Event().wait()
@@ -205,6 +206,22 @@ async def test_whatever_goes_wrong_while_it_reconnects_it_tries_again(
         monkeypatch.setattr(bus._nc, "_process_connect_init", begin_at_the_second_try)
         server.cut()
         await until(lambda: bus.reconnects == 1)
+
+
+async def test_a_server_that_takes_only_small_messages_is_refused_with_the_setting(server: ScriptedServer) -> None:
+    server.info = INFO.replace(b"8388608", b"65535")
+    with pytest.raises(BusError, match=r"takes messages of up to 65,535 bytes.*set max_payload .* to 8MB"):
+        await Bus.connect(server.url, role="test", name="test")
+    await until(lambda: server.num_open == 0)
+
+
+async def test_a_server_that_comes_back_with_another_limit_gets_no_larger_messages(server: ScriptedServer) -> None:
+    async with await Bus.connect(server.url, role="test", name="test") as bus:
+        server.info = INFO.replace(b"8388608", b"1048576")
+        server.cut()
+        await until(lambda: bus.reconnects == 1)
+        with pytest.raises(TooLarge, match="limit of 1044480"):
+            await bus.publish("x", bytes(MEGABYTE))
 
 
 async def test_while_the_server_is_away_that_is_logged_once_a_minute(
