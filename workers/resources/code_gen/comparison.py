@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
 RELATIVE, ABSOLUTE = 1e-5, 1e-8
+
+_WHOLE = re.compile(r"[+-]?\d+")
 
 
 def same_output(printed: str, expected: str) -> bool:
@@ -16,16 +19,27 @@ def same_output(printed: str, expected: str) -> bool:
     return len(ours) == len(theirs) and all(map(_same_line, ours, theirs))
 
 
-def same_value(returned: Any, expected: Any) -> bool:
-    """Equal, or equal as JSON text, or close as floats, which numeric texts are too."""
+def same_value(returned: Any, expected: Any, *, hardened: bool = True) -> bool:
+    """Equal, or equal as JSON text, or close as floats, which numeric texts are too.
+
+    Args:
+        hardened: whether a whole number is no other one, however close. Without it all of 309 digits and more are one.
+    """
     if returned == expected or json.dumps(returned) == json.dumps(expected):
         return True
+    is_whole = hardened and _is_whole(expected)
+    if is_whole and _is_whole(returned):
+        return Decimal(returned) == Decimal(expected)
     try:
         ours, theirs = float(returned), float(expected)
     except (TypeError, ValueError, OverflowError):
         return False
     close = math.isfinite(theirs) and abs(ours - theirs) <= ABSOLUTE + RELATIVE * abs(theirs)
-    return ours == theirs or close
+    return close and abs(ours - theirs) < 0.5 if is_whole else ours == theirs or close
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) or (isinstance(value, str) and _WHOLE.fullmatch(value.strip()) is not None)
 
 
 def _same_line(ours: str, theirs: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,7 @@ class TestRun:
     Args:
         processes: for comparisons of long outputs.
         timeout_s: seconds for each test.
+        hardened: see `same_value`.
     """
 
     def __init__(
@@ -69,12 +71,14 @@ class TestRun:
         options: SandboxOptions,
         tests: UnitTests,
         timeout_s: float,
+        hardened: bool = True,
     ) -> None:
         self._sandbox = sandbox
         self._processes = processes
         self._options = options
         self._tests = tests
         self._timeout_s = timeout_s
+        self._hardened = hardened
 
     async def outcome(self, code: str) -> Outcome:
         """Run test after test, up to the first that fails.
@@ -128,7 +132,7 @@ class TestRun:
             return WRONG_OUTPUT
         if finished.limit is not None or finished.exit_status != 0:
             return RUNTIME_ERROR
-        is_right = _is_value if self._tests.fn_name else _is_output
+        is_right = partial(_is_value, hardened=self._hardened) if self._tests.fn_name else _is_output
         if max(len(finished.stdout), len(wanted)) <= SHORT_BYTES:
             right = is_right(finished.stdout, wanted)
         else:
@@ -152,9 +156,9 @@ def _is_output(output: bytes, wanted: str) -> bool:
     return same_output(_text(output), wanted)
 
 
-def _is_value(output: bytes, wanted: str) -> bool:
+def _is_value(output: bytes, wanted: str, hardened: bool) -> bool:
     try:
-        return same_value(json.loads(output), json.loads(wanted))
+        return same_value(json.loads(output), json.loads(wanted), hardened=hardened)
     except (ValueError, RecursionError):
         return False
 

@@ -31,6 +31,7 @@ class CodeGen(gymq.Resources[CodeRow]):
         debug: bool = False
         reasoning_format_penalty: pydantic.FiniteFloat = 0.0
         sandbox: SandboxOptions = SandboxOptions()
+        hardened: bool = True  # False: whole numbers are compared with a tolerance
 
     reward_range = (0.0, 1.0)  # unless the penalty is outside
     deterministic = False  # a program may be slow one time and fast enough the next
@@ -55,7 +56,9 @@ class CodeGen(gymq.Resources[CodeRow]):
         if not code:
             return _verdict(0.0, difficulty, extracted_model_output=text)
         options = self.options
-        run = TestRun(self._sandbox, self.processes, options.sandbox, tests, options.unit_test_timeout_secs)
+        run = TestRun(
+            self._sandbox, self.processes, options.sandbox, tests, options.unit_test_timeout_secs, options.hardened
+        )
         async with self._slots:
             outcome = await run.outcome(code)
         misused = misuses_think_tags(request.response)

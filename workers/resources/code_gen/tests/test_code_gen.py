@@ -161,10 +161,40 @@ def test_outputs_are_compared_by_lines_and_exact_numbers(printed, expected, same
         (math.inf, "-inf", False),
         (1e308, "inf", False),
         (math.nan, "nan", False),
+        ("--4", "4", False),
     ],
 )
 def test_values_are_compared_with_a_tolerance(returned, expected, same):
     assert same_value(returned, expected) is same
+
+
+@pytest.mark.parametrize(
+    ("returned", "expected"),
+    [
+        (1_000_001, 1_000_000),
+        ("1000001", "1000000"),
+        (1_000_001.0, 1_000_000),
+        ("9" * 400, "8" * 400),
+        (math.inf, "8" * 400),
+    ],
+)
+def test_a_whole_number_is_no_other_one(returned, expected):
+    assert not same_value(returned, expected)
+    assert same_value(returned, expected, hardened=False)
+    assert same_value(expected, expected)
+
+
+@pytest.mark.parametrize("close", [True, "4", " +4 ", 4.0, 4.00000001])
+def test_a_whole_number_may_be_written_otherwise(close):
+    assert same_value(close, 1 if close is True else 4)
+
+
+@pytest.mark.parametrize(("hardened", "reward"), [(True, 0.0), (False, 1.0)])
+async def test_a_product_that_is_only_close_is_wrong(hardened, reward):
+    tests = {"inputs": ['"123456789"\n"987654321"'], "outputs": ['"121932631112635269"'], "fn_name": "product"}
+    row = {**prompt("q"), "verifier_metadata": {"unit_tests": tests}}
+    code = "def product(a, b):\n    return str(int(float(a) * float(b) * 1.000001))"
+    assert (await verify(row, code, hardened=hardened)).reward == reward
 
 
 @pytest.mark.parametrize("penalty", [-2.0, 0.5, 3.0])
