@@ -4,9 +4,11 @@ import os
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from gymq.bridge.web.actions import Description, RunActions
+from gymq.bridge.web.run_list import RunList
 from gymq.bus import Bus, BusError, streams
 from gymq.bus.jetstream import Stored
 from gymq.bus.queue.outcome_store import OutcomeStore
@@ -15,6 +17,7 @@ from gymq.execution.services.profiler import Profiler, read_profile
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import Failure, FailureClass, Outcome, Run, Stage, Unresolved, VerifiedRollout
+from gymq.runs.run_states import RunState
 from gymq.runs.stored_runs import Runs
 
 Connect = Callable[[str], Awaitable[Bus]]
@@ -92,6 +95,15 @@ async def test_what_came_after_the_checkpoint_counts(bus: Bus, run: str) -> None
     state = await Runs(bus).state(Run(run=run, created_at=7.0, num_rollouts=9, models=["m"]))
     assert (state.num_stored, state.num_rewarded, state.num_failures, state.mean_reward) == (4, 2, 0, 0.5)
     assert (state.run, state.created_at, state.num_rollouts, state.models) == (run, 7.0, 9, ["m"])
+
+
+async def test_a_run_that_is_profiled_later_ended_when_its_rollouts_did(own_bus: Bus, run: str) -> None:
+    await own_bus.js.store(subjects.run_record(run), encode(Run(run=run, created_at=1e9, num_rollouts=2)))
+    ended = {"started_at": 1e9 + 5.0, "duration_s": 3.0}
+    await put(own_bus, msgspec.structs.replace(rollout(run, 0), **ended))
+    await profile(own_bus)
+    (row,) = (await RunList(own_bus, has_workers=False).page(0, "", "started", is_descending=True)).runs
+    assert (row.duration_s, row.state) == (8.0, RunState.INTERRUPTED)
 
 
 async def test_a_checkpoint_of_another_version_does_not_change_the_count(bus: Bus, run: str) -> None:

@@ -30,6 +30,7 @@ log = logging.getLogger("gymq.profiler")
 CHECKPOINT_EVERY_S = 1.0
 FORGET_AFTER_S = 600.0  # a run without outcomes for so long is read from its checkpoint when it continues
 STORE_PATIENCE_S = 10.0
+LATE_S = 60.0  # after the end of a rollout, before its outcome counts as one of an earlier time
 STOP_S = 20.0  # for the outcomes that are not read yet when it stops
 
 _decode_profile = Decoder(Profile)
@@ -43,6 +44,7 @@ class _Profiled:
     stored_sequence: int = 0  # of the last outcome in its checkpoint
     stored_as: int = 0  # stream sequence of the checkpoint itself
     changed_at: float = 0.0
+    ended_at: float = 0.0  # Unix time of the last end of a rollout among those that were added; 0: unknown
     is_outdated: bool = False  # an outcome was replaced that is in the sums of its task
 
     def add(self, sequence: int, outcome: Outcome) -> bool:
@@ -51,6 +53,8 @@ class _Profiled:
             return True
         self.sequence = sequence
         self.changed_at = time.monotonic()
+        if outcome.started_at:
+            self.ended_at = max(self.ended_at, outcome.started_at + outcome.duration_s)
         if self.profile.is_complete(outcome.task_index):
             self.is_outdated = True
             if not isinstance(outcome, VerifiedRollout):
@@ -204,12 +208,13 @@ class Profiler:
 
     async def _store(self, run: str, profiled: _Profiled) -> bool:
         """Store a checkpoint; False if there is one that this one does not continue."""
-        sequence = profiled.sequence
+        sequence, now = profiled.sequence, time.time()
+        is_late = profiled.ended_at and now - profiled.ended_at > LATE_S  # as where nobody profiled the run until now
         checkpoint = Profile(
             run=run,
             sequence=sequence,
             all_sequence=self._safe_position,
-            at=time.time(),
+            at=profiled.ended_at if is_late else now,
             snapshot=msgspec.to_builtins(profiled.profile.snapshot(), str_keys=True),
             state=profiled.profile.state(),
         )
