@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -132,11 +131,12 @@ class TestRun:
             return WRONG_OUTPUT
         if finished.limit is not None or finished.exit_status != 0:
             return RUNTIME_ERROR
-        is_right = partial(_is_value, hardened=self._hardened) if self._tests.fn_name else _is_output
-        if max(len(finished.stdout), len(wanted)) <= SHORT_BYTES:
-            right = is_right(finished.stdout, wanted)
+        texts = (finished.stdout, wanted)
+        is_right, arguments = (_is_value, (*texts, self._hardened)) if self._tests.fn_name else (_is_output, texts)
+        if max(map(len, texts)) <= SHORT_BYTES:
+            right = is_right(*arguments)
         else:
-            right = await self._processes.run(COMPARISON_TIMEOUT_S, is_right, finished.stdout, wanted)
+            right = await self._processes.run(COMPARISON_TIMEOUT_S, is_right, *arguments)
         return None if right else WRONG_OUTPUT
 
 
