@@ -11,8 +11,14 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Any, Self
 
+from gymq.errors import GymqError
+
 CACHE_KIB = 32 * 1024
 """Memory for pages of one database; what does not fit is on disk."""
+
+
+class TemporaryFileError(GymqError):
+    """There is no room for a record; one sentence."""
 
 
 class TemporaryDatabase:
@@ -25,7 +31,14 @@ class TemporaryDatabase:
             self._database.execute(f"PRAGMA {setting}")
         self._database.execute(f"CREATE TABLE {table}")
         self._database.execute("BEGIN")
-        self._execute = self._database.cursor().execute
+        self._cursor = self._database.cursor()
+
+    def _execute(self, statement: str, values: tuple[Any, ...]) -> sqlite3.Cursor:
+        try:
+            return self._cursor.execute(statement, values)
+        except sqlite3.OperationalError as error:
+            text = f"a temporary file cannot be written: {error}; SQLITE_TMPDIR may name another folder for it"
+            raise TemporaryFileError(text) from None
 
     def _row(self, statement: str, *values: Any) -> Any:
         return self._execute(statement, values).fetchone()

@@ -1,7 +1,8 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gymq.data.disk_index import DoneRollouts, FailedAttempts, RunningNumbers, TaskCounts
+from gymq.data.disk_index import DoneRollouts, FailedAttempts, RunningNumbers, TaskCounts, TemporaryFileError
 from gymq.data.rows import MAX_INDEX
 
 INDEX = st.one_of(st.integers(0, 5), st.integers(0, MAX_INDEX))
@@ -18,6 +19,13 @@ def test_a_ledger_is_a_sorted_set(keys: list[tuple[int, int]]) -> None:
             seen.add(key)
             assert len(done) == len(seen)
         assert list(done) == sorted(seen)
+
+
+def test_a_full_disk_is_told_in_a_sentence() -> None:
+    with DoneRollouts() as done:
+        done._database.execute("PRAGMA max_page_count = 3")
+        with pytest.raises(TemporaryFileError, match="disk is full; SQLITE_TMPDIR may name"):
+            any(not done.add(task, 0) for task in range(10_000))
 
 
 @given(st.lists(st.tuples(INDEX, st.integers(1, 9)), max_size=50))
