@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 TOLERANCE = 1e-6  # relative for numbers above one, absolute below
 
+_WHOLE = re.compile(r"[+-]?\d+")
 _BOX = "\\boxed{"
 _TEXT = re.compile(r"\\text\{(.*)\}", re.DOTALL)
 
@@ -42,11 +44,17 @@ def last_box(text: str) -> str | None:
     return None
 
 
-def same_answer(answer: str, expected: str) -> bool:
-    """Equal after light normalisation, or equal as numbers within the tolerance."""
+def same_answer(answer: str, expected: str, *, hardened: bool = True) -> bool:
+    """Equal after light normalisation, or equal as numbers within the tolerance.
+
+    Args:
+        hardened: whether there is no tolerance between whole numbers.
+    """
     ours, theirs = normalised(answer), normalised(expected)
     if ours == theirs:
         return True
+    if hardened and _WHOLE.fullmatch(ours) and _WHOLE.fullmatch(theirs):
+        return Decimal(ours) == Decimal(theirs)
     try:
         actual, wanted = float(ours), float(theirs)
     except ValueError:

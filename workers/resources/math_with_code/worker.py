@@ -24,6 +24,7 @@ class MathWithCode(gymq.Resources[MathRow, PythonSession]):
     class Options(gymq.WorkerOptions):
         max_execution_time: pydantic.PositiveInt = 10  # seconds for one call
         sandbox: SandboxOptions = SandboxOptions()
+        hardened: bool = True  # False: whole numbers are compared with a tolerance too
 
     reward_range = (0.0, 1.0)
     needs = frozenset({"sandbox"})
@@ -66,7 +67,9 @@ class MathWithCode(gymq.Resources[MathRow, PythonSession]):
     async def verify(self, request: gymq.VerifyRequest[MathRow, PythonSession]) -> gymq.Verdict:
         state = request.state
         answer = find_answer(request.response["output"])
-        accuracy = answer is not None and same_answer(answer, request.row.expected_result)
+        accuracy = answer is not None and same_answer(
+            answer, request.row.expected_result, hardened=self.options.hardened
+        )
         if state is not None:
             await state.close()
         return gymq.Verdict(float(accuracy), extracted_answer=answer, accuracy=accuracy)

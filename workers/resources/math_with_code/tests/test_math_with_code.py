@@ -166,3 +166,11 @@ def test_printed_boxes_count_only_where_no_message_has_one():
 )
 def test_answers_are_compared_as_text_and_as_numbers(answer, expected, same):
     assert same_answer(answer, expected) is same
+
+
+@pytest.mark.parametrize("answer", ["2000001", "02000001", "1999999"])
+def test_a_whole_number_is_no_other_one(answer):
+    assert not same_answer(answer, "2000000")
+    assert same_answer(answer, "2000000", hardened=False)
+    assert same_answer("2000000", "+02000000")
+    assert same_answer("2000000.0", "2000000")
