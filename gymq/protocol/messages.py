@@ -247,7 +247,7 @@ class Profile(Message, tag="profile.v1", kw_only=True):
     run: Token
     sequence: Index
     all_sequence: Index = 0  # the checkpoints of all runs held all outcomes up to here when this one was stored
-    at: float
+    at: float  # Unix time, seconds, of the end of its last rollout; of the checkpoint if that is unknown
     snapshot: dict[str, Any]
     state: bytes
 

@@ -76,7 +76,7 @@ def state_of(record: Run, num_stored: int, updated_at: float | None, queued: Que
 
     Args:
         num_stored: how many of its rollouts have an outcome.
-        updated_at: Unix time of the profiler's last checkpoint of it, if there is one.
+        updated_at: Unix time of the end of its last rollout, if one has ended.
     """
     if record.num_rollouts is not None and num_stored >= record.num_rollouts:
         return RunState.CANCELLED if record.run in queued.cancelled else RunState.DONE

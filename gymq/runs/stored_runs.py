@@ -30,7 +30,7 @@ class RunOverview(msgspec.Struct, frozen=True):
 
     run: str
     created_at: float  # Unix time, seconds; 0: unknown
-    updated_at: float | None  # Unix time of the checkpoint; None: no rollout has ended yet
+    updated_at: float | None  # Unix time of the last rollout's end; None: none has ended yet
     num_rollouts: int | None  # in all; None: unknown
     num_rewarded: int
     failures: dict[str, int]  # rollouts whose outcome is a failure, by its class

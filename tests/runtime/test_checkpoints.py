@@ -1,6 +1,7 @@
 """The profiler resumes from checkpoints, its own and those of others, and reads no more than it has to."""
 
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import msgspec
 import pytest
@@ -16,10 +17,10 @@ from gymq.protocol.messages import Outcome, VerifiedRollout
 Connect = Callable[[str], Awaitable[Bus]]
 
 
-async def put(bus: Bus, run: str, *tasks: int) -> None:
+async def put(bus: Bus, run: str, *tasks: int, **fields: Any) -> None:
     for task in tasks:
         outcome = VerifiedRollout(
-            run=run, task_index=task, rollout_index=0, agent="a", row=b"{}", response={}, reward=1.0
+            run=run, task_index=task, rollout_index=0, agent="a", row=b"{}", response={}, reward=1.0, **fields
         )
         assert await OutcomeStore(bus).put(outcome, replaces=None, patience_s=20)
 
@@ -54,6 +55,15 @@ async def test_a_profiler_that_stops_has_counted_everything_that_was_stored(own_
     await put(own_bus, run, 1, 2)
     await profiler.stop()
     assert await counted(own_bus, run) == 3
+
+
+async def test_a_run_lasts_until_its_last_rollout_ended_whenever_that_is_counted(own_bus: Bus, run: str) -> None:
+    await put(own_bus, run, 0, started_at=1e9, duration_s=5.0)
+    await put(own_bus, run, 1, started_at=1e9 + 1.0, duration_s=2.0)
+    await Profiler(own_bus)._read_new()
+    checkpoint = await read_profile(own_bus.js, run)
+    assert checkpoint is not None
+    assert checkpoint.at == 1e9 + 5.0
 
 
 async def test_a_run_that_was_forgotten_continues_from_its_checkpoint(own_bus: Bus, run: str) -> None:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 import yarl
 
-from gymq.bridge.web import rollout_list, run_index
+from gymq.bridge.web import rollout_list, run_index, run_views
 from gymq.bridge.web.columns import DETAIL_CHARS, MOST_DETAILS
 from gymq.bridge.web.routes import MOST_MORE
 from gymq.bus import streams
@@ -142,6 +142,19 @@ async def test_a_run_whose_rollouts_have_all_ended_is_done_also_with_failures(we
                 break
     await events.aclose()
     assert (view["num_stored"], view["open_tasks"], view["overview"]["num_rewarded"]) == (3, 0, 1)
+
+
+async def test_a_rollout_that_ended_with_others_but_came_after_them_is_shown(
+    web: Web, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_views, "FRESH_S", 0.0)
+    await web.announce(run, num_rollouts=2)
+    await web.store(rollout(run, 0))
+    await web.profile()
+    await web.store(rollout(run, 1))
+    assert (await web.get(f"runs/{run}"))["overview"]["num_rewarded"] == 1
+    await web.profile()
+    assert (await web.get(f"runs/{run}"))["overview"]["num_rewarded"] == 2
 
 
 async def first_event(web: Web, path: str) -> tuple[str, Any]:

@@ -120,7 +120,8 @@ class RunViews:
             raise run_not_found(run)
         record = record or Run(run=run, created_at=0.0)
         at = None if checkpoint is None else checkpoint.at
-        known = before if before is not None and before.overview.updated_at == at else None
+        sequence = 0 if checkpoint is None else checkpoint.sequence
+        known = before if before is not None and before.sequence == sequence else None
         num_stored = await self._runs.num_stored(run)
         queued = await read_queued(self._bus, has_workers=self._has_workers)
         state, num_queued = state_of(record, num_stored, at, queued), queued.tasks.get(run, 0)

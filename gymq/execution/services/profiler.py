@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from dataclasses import dataclass
 
@@ -30,7 +31,6 @@ log = logging.getLogger("gymq.profiler")
 CHECKPOINT_EVERY_S = 1.0
 FORGET_AFTER_S = 600.0  # a run without outcomes for so long is read from its checkpoint when it continues
 STORE_PATIENCE_S = 10.0
-LATE_S = 60.0  # after the end of a rollout, before its outcome counts as one of an earlier time
 STOP_S = 20.0  # for the outcomes that are not read yet when it stops
 
 _decode_profile = Decoder(Profile)
@@ -208,13 +208,12 @@ class Profiler:
 
     async def _store(self, run: str, profiled: _Profiled) -> bool:
         """Store a checkpoint; False if there is one that this one does not continue."""
-        sequence, now = profiled.sequence, time.time()
-        is_late = profiled.ended_at and now - profiled.ended_at > LATE_S  # as where nobody profiled the run until now
+        sequence = profiled.sequence
         checkpoint = Profile(
             run=run,
             sequence=sequence,
             all_sequence=self._safe_position,
-            at=profiled.ended_at if is_late else now,
+            at=min(time.time(), profiled.ended_at or math.inf),
             snapshot=msgspec.to_builtins(profiled.profile.snapshot(), str_keys=True),
             state=profiled.profile.state(),
         )
