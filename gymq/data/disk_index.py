@@ -86,11 +86,10 @@ class TaskCounts(TemporaryDatabase):
 
     def add(self, task_index: int, rollouts: int = 1) -> int:
         """Count more rollouts of a task; return their number before."""
-        values = (task_index, rollouts)
-        if self._execute("INSERT OR IGNORE INTO counts VALUES (?, ?)", values).rowcount:
+        if self._execute("INSERT OR IGNORE INTO counts VALUES (?, ?)", (task_index, rollouts)).rowcount:
             return 0  # the usual case, and three times as fast as an upsert that returns the total
         before = self[task_index]
-        self._execute("UPDATE counts SET rollouts = rollouts + ?2 WHERE task = ?1", values)
+        self._execute("UPDATE counts SET rollouts = rollouts + ? WHERE task = ?", (rollouts, task_index))
         return before
 
     def __getitem__(self, task_index: int) -> int:
