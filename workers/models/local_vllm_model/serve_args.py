@@ -59,7 +59,13 @@ def environment(options: LocalVLLMOptions, present: Mapping[str, str], sockets: 
         present: the environment so far. Variables that the configuration does not set stay unchanged.
         sockets: folder for the sockets between vLLM's processes, which it does not remove.
     """
-    defaults = {"VLLM_NO_USAGE_STATS": "1", "VLLM_LOGGING_LEVEL": "WARNING"}
+    defaults = {
+        "VLLM_NO_USAGE_STATS": "1",
+        "VLLM_LOGGING_LEVEL": "WARNING",
+        # On GPUs vLLM forks, unless it is its own program. A worker has threads and connections, and a forked process
+        # loads no plugins again, so it would outlive the worker.
+        "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
+    }
     wanted = {name: value for name, value in defaults.items() if name not in present}
     wanted[SOCKETS] = sockets  # not one inherited from a worker, which may be gone
     if options.debug:

@@ -59,9 +59,17 @@ def test_variables_of_the_configuration_win_over_those_of_the_process(tmp_path: 
         "VLLM_RPC_BASE_PATH": "/sockets",
         "HF_HOME": str(tmp_path),
         "HF_TOKEN": "secret",
+        "VLLM_WORKER_MULTIPROC_METHOD": "spawn",
         "N": "1",
         OWNED: "1",
     }
+
+
+def test_vllm_forks_only_where_it_is_asked_to():
+    assert environment(options(), {}, "/sockets")["VLLM_WORKER_MULTIPROC_METHOD"] == "spawn"
+    assert "VLLM_WORKER_MULTIPROC_METHOD" not in environment(
+        options(), {"VLLM_WORKER_MULTIPROC_METHOD": "fork"}, "/sockets"
+    )
 
 
 @pytest.mark.parametrize(("listed", "wanted"), [("", PLUGIN), ("a,b", f"a,b,{PLUGIN}"), (f"a,{PLUGIN}", None)])
