@@ -16,6 +16,7 @@ from gymq.workers.models.local_vllm_model.worker import LocalVLLMModel
 
 import gymq
 from gymq import responses
+from gymq.errors import GymqError
 from gymq.model import ModelMemory
 from tests.support.waiting import until
 
@@ -359,6 +360,12 @@ async def test_the_worker_takes_a_few_more_calls_than_the_engine_runs(model: Loc
 async def test_an_argument_that_vllm_does_not_know_is_named() -> None:
     worker = LocalVLLMModel(options(vllm_serve_kwargs={"no_such_thing": 3}), name="policy_model")
     with pytest.raises(ValueError, match=r"^vllm_serve_kwargs: unrecognized arguments: --no-such-thing"):
+        await worker.start()
+
+
+async def test_an_engine_that_cannot_start_says_why() -> None:
+    worker = LocalVLLMModel(options(vllm_serve_kwargs={"kv_cache_memory_bytes": 1024}), name="policy_model")
+    with pytest.raises(GymqError, match=r"^vLLM's engine cannot start: ValueError: No available memory for the cache"):
         await worker.start()
 
 

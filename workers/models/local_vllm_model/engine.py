@@ -31,6 +31,7 @@ from gymq.workers.models.local_vllm_model.continuation import (
     tokens_after,
 )
 from gymq.workers.models.local_vllm_model.direct import ENDED, DirectChat, NotDirect, Settings
+from gymq.workers.models.local_vllm_model.engine_processes import first_error
 from gymq.workers.models.local_vllm_model.load_recorder import LoadRecorder
 from gymq.workers.models.local_vllm_model.vllm_versions import find
 from gymq.workers.models.local_vllm_model.weight_versions import note, noted, put_on
@@ -106,6 +107,7 @@ class Engine:
         """Load the model; takes seconds to minutes, during which the event loop keeps running.
 
         Raises:
+            EngineBroken: vLLM's processes cannot serve the model; the message says why.
             Exception: vLLM's error for a model that it cannot serve.
         """
         loop = asyncio.get_running_loop()
@@ -131,11 +133,15 @@ class Engine:
         folder = Path(self._args.model)
         self._shapes = shapes_at(folder) if any(folder.glob("*.safetensors")) else None
         config = AsyncEngineArgs.from_cli_args(self._args).create_engine_config()
-        llm = _LLM.from_vllm_config(
-            config,
-            disable_log_stats=self._args.disable_log_stats,
-            stat_loggers=[self.recorder.factory],
-        )
+        try:
+            llm = _LLM.from_vllm_config(
+                config,
+                disable_log_stats=self._args.disable_log_stats,
+                stat_loggers=[self.recorder.factory],
+            )
+        except Exception as error:
+            reason = first_error()  # vLLM itself says that it can be found in the log
+            raise (EngineBroken(f"vLLM's engine cannot start: {reason}") if reason else error) from error
         if self._args.disable_log_stats and not self._args.otlp_traces_endpoint:
             # The recorder needs what the scheduler reports. A logger makes vLLM count each token of each request as
             # well, which is a fifth of the CPU of its front end.
