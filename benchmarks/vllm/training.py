@@ -48,6 +48,7 @@ from train import Training, configuration, prepare
 RUN = "training"
 TIMEOUT_S = 600.0
 SERVING = {"max_model_len": 2048, "kv_cache_memory_bytes": 512 << 20}  # of vLLM: room for all replies of a step
+ON_GPU = {"enforce_eager": False}  # CUDA graphs
 SHOWN_MS = 0.005  # of a process
 
 Row = dict[str, Any]
@@ -130,7 +131,7 @@ def _of_length(task: Row, tokens: int) -> Row:
 @asynccontextmanager
 async def through_gymq(given: argparse.Namespace) -> AsyncIterator[tuple[TrainingRun, dict[int, str]]]:
     """A run on a cluster of its own, and the names of the cluster's processes."""
-    async with Cluster(configuration(**SERVING).instances, folder=given.output, log_level="warning") as cluster:
+    async with Cluster(_configuration(given).instances, folder=given.output, log_level="warning") as cluster:
         names = {child.process.pid: child.name for child in cluster.children if child.process is not None}
         run = await TrainingRun.connect(cluster.url, RUN)
         yield run, names
@@ -138,9 +139,9 @@ async def through_gymq(given: argparse.Namespace) -> AsyncIterator[tuple[Trainin
 
 
 @asynccontextmanager
-async def in_process(_given: argparse.Namespace) -> AsyncIterator[tuple[DirectRun, dict[int, str]]]:
+async def in_process(given: argparse.Namespace) -> AsyncIterator[tuple[DirectRun, dict[int, str]]]:
     """The same engine, agents and verifiers as objects of this process."""
-    config = configuration(**SERVING)
+    config = _configuration(given)
     model = build(config.instance("policy_model"))
     assert isinstance(model, Model)
     await model.start()
@@ -151,6 +152,10 @@ async def in_process(_given: argparse.Namespace) -> AsyncIterator[tuple[DirectRu
             if instance.kind == "agents":
                 run.agents[instance.name] = await stack.enter_async_context(_agent(config, instance.name, run.ask))
         yield run, {}
+
+
+def _configuration(given: argparse.Namespace) -> Config:
+    return configuration(**SERVING, **({} if given.device == "cpu" else ON_GPU))
 
 
 def _agent(config: Config, name: str, ask: Callable[[Row], Awaitable[Row]]) -> AgentHarness[Any]:
@@ -226,6 +231,7 @@ def main() -> None:
     parser.add_argument("--prompts", type=int, default=32, help="tasks of a step")
     parser.add_argument("--samples", type=int, default=8, help="rollouts of a task")
     parser.add_argument("--ahead", type=int, default=1, help="steps whose rollouts are made ahead, as in train_tiny")
+    parser.add_argument("--device", default="cpu", help="of the policy that is trained, for example cuda")
     parser.add_argument(
         "--tokens", type=int, nargs="+", default=[0], help="of each reply, measured in turn; 0: as the policy ends them"
     )

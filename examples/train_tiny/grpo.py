@@ -40,14 +40,14 @@ def update(
     model: PreTrainedModel, optimizer: torch.optim.Optimizer, records: Sequence[Record], advantage: Sequence[float]
 ) -> Update:
     """One step of the optimizer over all records at once. Only tokens that were sampled are trained."""
-    ids = _padded([record.token_ids for record in records], torch.long)
-    sampled_by = _padded([record.log_probs for record in records], torch.float32)[:, 1:]
+    ids = _padded([record.token_ids for record in records], torch.long).to(model.device)
+    sampled_by = _padded([record.log_probs for record in records], torch.float32)[:, 1:].to(model.device)
     trained = [[one * (not record.mask) for one in record.is_sampled()] for record in records]
-    mask = _padded(trained, torch.float32)[:, 1:]
+    mask = _padded(trained, torch.float32)[:, 1:].to(model.device)
     num_trained = mask.sum().clamp(min=1.0)  # where all records are masked there is none
     log_probs = _log_probs(model, ids)
     ratio = torch.exp((log_probs - sampled_by) * mask)
-    gain = torch.tensor(advantage)[:, None]
+    gain = torch.tensor(advantage, device=model.device)[:, None]
     clipped = ratio.clamp(1.0 - CLIP, 1.0 + CLIP)
     loss = -(torch.minimum(ratio * gain, clipped * gain) * mask).sum() / num_trained
     optimizer.zero_grad()

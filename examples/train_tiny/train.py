@@ -70,7 +70,8 @@ class Training:
         self._run = run
         self._rank = rank  # which of the processes this is; the first one pushes, evaluates and saves
         self._given = given
-        self._model = AutoModelForCausalLM.from_pretrained(POLICY, dtype=torch.float32).eval()
+        model = AutoModelForCausalLM.from_pretrained(POLICY, dtype=torch.float32)
+        self._model = model.to(given.device).eval()
         self._optimizer = torch.optim.AdamW(self._model.parameters(), lr=given.learning_rate, weight_decay=0.0)
         self._result = Result()
         self._checkpoint: Path = given.output / "checkpoint.pt"
@@ -141,7 +142,7 @@ class Training:
         unfinished.replace(self._checkpoint)
 
     def _resume(self) -> None:
-        state = torch.load(self._checkpoint, weights_only=True)
+        state = torch.load(self._checkpoint, map_location=self._given.device, weights_only=True)
         self._model.load_state_dict(state["model"])
         self._optimizer.load_state_dict(state["optimizer"])
         self._result = Result(state["rewards"], state["rollouts"], state["before"])
@@ -287,6 +288,7 @@ def main() -> None:
     parser.add_argument("--evaluation-samples", type=int, default=8, help="rollouts of a task of the evaluation")
     parser.add_argument("--evaluation-draws", type=int, default=0, help="of the tasks to train on; 0: held-out tasks")
     parser.add_argument("--processes", type=int, default=1, help="that train, each with a part of the tasks of a step")
+    parser.add_argument("--device", default="cpu", help="of the policy that is trained, for example cuda")
     parser.add_argument("--learning-rate", type=float, default=1e-3)
     parser.add_argument("--nats", help="URL of a cluster that serves examples/demo_vllm/config.yaml; default: its own")
     parser.add_argument("--seed", type=int, default=0)

@@ -99,7 +99,7 @@ def train(given: argparse.Namespace, reward: Any, rows: list[dict[str, Any]], **
             save_steps=1,
             save_total_limit=2,
             report_to=[],
-            use_cpu=True,
+            use_cpu=not torch.cuda.is_available(),
             bf16=False,
             gradient_checkpointing=False,
         ),
