@@ -38,6 +38,7 @@ SUBJECT_IN_PROCESS = 10164
 # Why a message is not stored yet.
 DISK_FULL = "disk full: NATS stores no more messages"
 NOT_STORED = "NATS does not confirm what it stores"
+_MAKE_ROOM = "`gymq delete RUN` removes a run that is done; `max_file` of the server's configuration is its limit"
 
 _CURED_BY_TIME = {
     STREAM_FULL: DISK_FULL,
@@ -165,6 +166,8 @@ class JetStream:
                         raise
                     problem: BusError = error
                     why = _CURED_BY_TIME[error.code]
+                    if why == DISK_FULL:
+                        problem = JetStreamError(error.code, f"{DISK_FULL} ({error}): {_MAKE_ROOM}")
                 except (Denied, TooLarge):
                     raise
                 except BusError as error:
