@@ -13,6 +13,7 @@ from gymq.cli.actions.export import export_file, export_trajectories
 from gymq.cli.export import export
 from gymq.cli.shared.errors import UsageError
 from gymq.data.run_files import RunFileError
+from gymq.runs.export import table
 from gymq.runs.export.files import RunExport
 from gymq.stats.files import read_statistics
 from gymq.testing import function_call, reply
@@ -51,6 +52,17 @@ async def test_parquet_has_every_outcome_with_its_exact_tokens(web: Web, run: st
     assert json.loads(done["verdict"]) == {"extracted_answer": "Bern"}
     assert (failed["reward"], failed["failure_class"], failed["message"]) == (None, "model_failed", "no GPU")
     assert (broken["row"], broken["params"]) == ("\\xff no row", None)
+
+
+def test_rollouts_with_many_tokens_are_written_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table, "TOKENS_AT_ONCE", 6)
+    response = reply("Bern")
+    response["output"][0] |= {"prompt_token_ids": array("i", [1, 2, 3]), "generation_token_ids": array("i", [5])}
+    with table.RunTableFile(tmp_path / "run.parquet") as file:
+        for task in range(5):
+            file.add(rollout("r", task, response=response))
+    read = parquet.ParquetFile(tmp_path / "run.parquet")
+    assert [read.metadata.row_group(part).num_rows for part in range(read.num_row_groups)] == [2, 2, 1]
 
 
 async def test_hugging_face_datasets_reads_it(web: Web, run: str, tmp_path: Path, monkeypatch: Any) -> None:
@@ -121,8 +133,6 @@ def test_rows_of_another_export_are_not_added_to(tmp_path: Path) -> None:
 
 
 async def test_a_table_that_is_not_finished_is_not_there(web: Web, run: str, tmp_path: Path, monkeypatch: Any) -> None:
-    from gymq.runs.export import table
-
     await stored(web, run)
 
     def fail(outcome: Any) -> None:

@@ -17,6 +17,7 @@ from gymq.protocol.tokens import TOKEN_FIELDS, to_json
 from gymq.redaction import redact
 
 ROWS_AT_ONCE = 256  # in memory, and in a row group of the file
+TOKENS_AT_ONCE = 1 << 20  # the same; a rollout of many calls has as many prompts
 
 _JSON_COLUMNS = ("row", "params", "output", "usage", "verdict")
 _JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
@@ -56,6 +57,7 @@ class RunTableFile:
         self._schema = _schema(pyarrow)
         self._table = pyarrow.Table
         self._rows: list[dict[str, Any]] = []
+        self._num_tokens = 0  # in them
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._writer = parquet.ParquetWriter(self._unfinished, self._schema, compression="zstd")
@@ -82,12 +84,14 @@ class RunTableFile:
         """Add an outcome."""
         row = _row(outcome)
         self._rows.append(_without_secrets(row) if self._redacted else row)
-        if len(self._rows) == ROWS_AT_ONCE:
+        self._num_tokens += sum(len(values) for name in TOKEN_FIELDS for values in row[name])
+        if len(self._rows) == ROWS_AT_ONCE or self._num_tokens >= TOKENS_AT_ONCE:
             self._flush()
 
     def _flush(self) -> None:
         self._writer.write_table(self._table.from_pylist(self._rows, schema=self._schema))
         self._rows.clear()
+        self._num_tokens = 0
 
 
 def _schema(pyarrow: Any) -> Any:
