@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import TracebackType
 from typing import Any, Literal
 
 import msgspec
 
+from gymq.data.disk_index import TemporaryDatabase
 from gymq.data.failure_status import StatusError
 from gymq.data.jsonl import JsonlError, parse_object
 from gymq.data.trainer_results import check_verdict, is_masked
@@ -46,8 +48,15 @@ class TrainingSetFile(ConvertedFile):
         self._form = form
         self._min_reward = min_reward
         self.num_passed = self.num_rewarded = 0
-        # By task: the completions that wait, all of one side, and whether they passed.
-        self._waiting: dict[int, tuple[bool, list[bytes]]] = {}
+        # By task: whether the completions that wait passed, and the numbers of the first one and behind the last one.
+        self._waiting: dict[int, tuple[bool, int, int]] = {}
+        self._completions = _Completions()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._completions.close()
+        super().__exit__(kind, error, traceback)
 
     def add(self, outcome: Outcome) -> None:
         """Add an outcome; failures and, for `sft`, rollouts that do not pass are not written."""
@@ -71,19 +80,38 @@ class TrainingSetFile(ConvertedFile):
             self._pair(outcome.task_index, passed, example)
 
     def _pair(self, task_index: int, passed: bool, example: _Example) -> None:
-        others_passed, others = self._waiting.get(task_index, (passed, []))
+        others_passed, first, behind = self._waiting.get(task_index, (passed, 0, 0))
         if others_passed == passed:
-            if len(others) < MAX_WAITING:
-                self._waiting[task_index] = (passed, [*others, msgspec.json.encode(example.completion)])
+            if behind - first < MAX_WAITING:
+                self._completions.put(task_index, behind, msgspec.json.encode(example.completion))
+                self._waiting[task_index] = (passed, first, behind + 1)
             return
-        other = msgspec.Raw(others.pop(0))
-        if not others:
+        other = msgspec.Raw(self._completions.take(task_index, first))
+        self._waiting[task_index] = (others_passed, first + 1, behind)
+        if first + 1 == behind:
             del self._waiting[task_index]
         chosen, rejected = (example.completion, other) if passed else (other, example.completion)
         self._write({"prompt": example.prompt, "chosen": chosen, "rejected": rejected, **example.tools})
 
     def _write(self, example: dict[str, Any]) -> None:
         self._put(msgspec.json.encode(example))
+
+
+class _Completions(TemporaryDatabase):
+    """Completions as JSON text, on disk."""
+
+    def __init__(self) -> None:
+        super().__init__("completions (task INTEGER, number INTEGER, text BLOB, PRIMARY KEY (task, number))")
+
+    def put(self, task_index: int, number: int, text: bytes) -> None:
+        self._execute("INSERT INTO completions VALUES (?, ?, ?)", (task_index, number, text))
+
+    def take(self, task_index: int, number: int) -> bytes:
+        """Return a completion, and remove it."""
+        at = (task_index, number)
+        text: bytes = self._row("SELECT text FROM completions WHERE task = ? AND number = ?", *at)[0]
+        self._execute("DELETE FROM completions WHERE task = ? AND number = ?", at)
+        return text
 
 
 class _Example:
