@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 from gymq.bus import Bus, BusError, Denied, Msg, blobs, streams
-from gymq.bus.jetstream import Stored
+from gymq.bus.jetstream import SERVER_FULL, STREAM_FULL, JetStreamError, Stored
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.bus.queue.steering import steer
 from gymq.bus.queue.tasks import cancelled_outcome, read_task
@@ -176,7 +176,10 @@ class QueueClient:
             BusError: NATS did not answer; call it again.
         """
         num_queued = await self.num_queued(run) if task_index is None else 0
-        await self.mark_cancelled(run, task_index)
+        removed = await self._mark_or_make_room(run, task_index)
+        num_queued += 0 if task_index is None else len(removed)
+        for task in removed:
+            await self.outcomes.put(cancelled_outcome(task), replaces=task.replaces, patience_s=CANCEL_PATIENCE_S)
         may_settle = True
         async for sequence, task in self.queued(run):
             if task_index is not None and task.task_index != task_index:
@@ -192,6 +195,24 @@ class QueueClient:
         if not may_settle and task_index is None:
             await steer(self._bus, run, paused=False)  # of a paused run they would come to none
         return num_queued
+
+    async def _mark_or_make_room(self, run: str, task_index: int | None) -> list[Task]:
+        """Mark what is cancelled; on a full server its queued tasks are removed for that, and returned."""
+        removed: list[Task] = []
+        try:
+            await self.mark_cancelled(run, task_index)
+        except JetStreamError as full:
+            if full.code not in (STREAM_FULL, SERVER_FULL):
+                raise
+            async for sequence, task in self.queued(run):
+                if task_index in (None, task.task_index):
+                    try:
+                        await streams.remove_message(self._js, streams.TASKS, sequence)
+                    except Denied:
+                        raise full from None
+                    removed.append(task)
+            await self.mark_cancelled(run, task_index)
+        return removed
 
 
 def _queues(run: str) -> tuple[str, str]:
