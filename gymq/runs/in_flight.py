@@ -25,17 +25,14 @@ async def tasks_in_flight(bus: Bus, run: str, limit: int) -> list[Task]:
         BusError: the stream cannot be read.
         BadToken: the run's name is not valid.
     """
-    js = bus.js
-    consumers = await streams.consumers(js, streams.TASKS)
-    delivered = {info["name"]: info["delivered"]["stream_seq"] for info in consumers}
-    found: list[Task] = []
-    for subject in (subjects.urgent_tasks_of_run(run), subjects.tasks_of_run(run)):
-        async for stored in js.read(streams.TASKS, subject, batch=min(limit, 64)):
-            if len(found) >= limit or stored.sequence > max(delivered.values(), default=0):
+    of_run, found = subjects.token(run, "run"), list[Task]()
+    for info in await streams.consumers(bus.js, streams.TASKS):
+        queue = TaskQueueName.of_consumer(info["name"])
+        if queue is None or queue.run != of_run:
+            continue
+        async for stored in bus.js.read(streams.TASKS, queue.subject, batch=min(limit, 64)):
+            if len(found) >= limit or stored.sequence > info["delivered"]["stream_seq"]:
                 break
-            queue = TaskQueueName.of_subject(stored.subject)
-            if queue is None or stored.sequence > delivered.get(queue.consumer, 0):
-                continue
             try:
                 found.append(await read_task(bus, stored.data))
             except BadMessage:
