@@ -139,7 +139,7 @@ def num_turns(response: Mapping[str, Any]) -> int:
     """Return how often the model replied, as far as its output shows: what its tools answer ends a turn."""
     turns, is_open = 0, False
     for item in objects(response.get("output")):
-        is_of_model = item.get("type") != "function_call_output" and item.get("role") in (None, "assistant")
+        is_of_model = not str(item.get("type")).endswith("_output") and item.get("role") in (None, "assistant")
         turns += is_of_model and not is_open
         # The engine's tokens are on the last item of its reply.
         is_open = is_of_model and not any(item.get(name) is not None for name in TOKEN_FIELDS)

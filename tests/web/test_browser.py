@@ -444,6 +444,16 @@ async def test_calls_and_reasoning_are_folded_and_opened_by_a_key(web: Web, run:
     assert await page.value(opened) == 0
 
 
+async def test_what_any_tool_answers_ends_a_turn(web: Web, run: str, page: Page) -> None:
+    response = reply("done")
+    tool = {"type": "custom_tool_call", "call_id": "c", "name": "patch", "input": "a"}
+    response["output"][:0] = [tool, {"type": "custom_tool_call_output", "call_id": "c", "output": "b"}]
+    await web.store(rollout(run, 0, response=response))
+    await page.open(f"{web.url}#/rollout/{run}/0/0")
+    await page.shows("done")
+    assert await page.value("document.querySelectorAll('.turn').length") == 2
+
+
 @pytest.mark.nightly
 async def test_keys_lead_through_a_rollout_and_to_its_neighbours(web: Web, run: str, page: Page) -> None:
     await web.store(rollout(run, 0, 0, num_rollouts=2), rollout(run, 0, 1, num_rollouts=2))

@@ -5,7 +5,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from gymq.runs.outcome_fields import answer_of, exact_record, expected_of, judge_calls, params_of, question_of
+from gymq.runs.outcome_fields import (
+    answer_of,
+    exact_record,
+    expected_of,
+    judge_calls,
+    num_turns,
+    params_of,
+    question_of,
+)
 from gymq.testing import reply
 
 from .conftest import failure, rollout
@@ -64,3 +72,8 @@ def test_the_exact_record_has_the_row_as_an_object() -> None:
     assert msgspec.json.decode(exact_record(broken))["row"] == "\\xff"
     broken.row = b"[" * 20_000 + b"]" * 20_000
     assert msgspec.json.decode(exact_record(broken))["row"] == broken.row.decode()
+
+
+def test_what_any_tool_answers_ends_a_turn() -> None:
+    call, output = {"type": "custom_tool_call", "input": "a"}, {"type": "custom_tool_call_output", "output": "b"}
+    assert num_turns({"output": [call, output, call, call, output, *reply("done")["output"]]}) == 3

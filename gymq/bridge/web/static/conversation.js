@@ -18,7 +18,7 @@ export function groupTurns(items) {
   const turns = [];
   let isOpen = false;
   items.forEach((item, position) => {
-    const ofModel = !["function_call_output", "verdict"].includes(item.type) && !["user", "system", "developer"].includes(item.role);
+    const ofModel = item.type !== "verdict" && !String(item.type).endsWith("_output") && !["user", "system", "developer"].includes(item.role);
     if (ofModel && !isOpen) turns.push([]);
     if (!turns.length) turns.push([]);
     turns[turns.length - 1].push({ item, position });
