@@ -13,6 +13,7 @@ from typing import Any
 
 import pydantic
 from gymq.workers.resources.mini_swe_agent.harness import EvaluationTimedOut, Harness
+from gymq.workers.resources.swerl_gen.edits import is_of_tests
 
 import gymq
 from gymq import responses
@@ -20,6 +21,10 @@ from gymq import responses
 KINDS = ("FAIL_TO_PASS", "PASS_TO_PASS")
 
 _DIFF = re.compile(r"^diff --git .*?(?=^```|\Z)", re.DOTALL | re.MULTILINE)
+_FILE = re.compile(r"^(?=diff --git )", re.MULTILINE)
+# Lines that name files for git, or for `patch`, to which SWE-bench falls back.
+_NAMES = re.compile(r"^(?:diff --git|---|\+\+\+|\*\*\*|Index:|(?:rename|copy) (?:from|to)) (.+)$", re.MULTILINE)
+_NAME = re.compile(r'"(?:[^"\\]|\\.)*"|\S+')
 
 
 class InstanceRow(gymq.Row):
@@ -34,6 +39,7 @@ class MiniSwe(gymq.Resources[InstanceRow]):
     class Options(gymq.WorkerOptions):
         eval_timeout: pydantic.PositiveInt = 1800  # seconds for the tests of one instance
         concurrency: pydantic.PositiveInt = 16  # evaluations at a time, in one process
+        hardened: bool = True  # False: a patch may change how tests are run
 
     reward_range = (0.0, 1.0)
     deterministic = False
@@ -56,7 +62,10 @@ class MiniSwe(gymq.Resources[InstanceRow]):
 
     async def evaluate(self, instance: dict[str, Any], response: Mapping[str, Any]) -> dict[str, Any] | None:
         """Return the harness's report on an episode. See `Harness.evaluate`."""
-        return await self._harness.evaluate(instance, find_patch(response))
+        patch = find_patch(response)
+        if self.options.hardened:
+            patch = without_tests(patch, str(instance.get("patch") or ""))
+        return await self._harness.evaluate(instance, patch)
 
 
 def find_patch(response: Mapping[str, Any]) -> str:
@@ -73,6 +82,31 @@ def find_patch(response: Mapping[str, Any]) -> str:
         content = "".join(text for part in content if isinstance(text := part.get("text"), str))
     found = _DIFF.search(content)
     return "" if found is None else found[0].rstrip("\n") + "\n"
+
+
+def without_tests(patch: str, reference: str) -> str:
+    """Return a patch without the files of tests and of how they are run, unless the reference changes them too."""
+    allowed = _paths(reference)
+    parts = _FILE.split(patch)
+    return "".join(part for part in parts if not any(map(is_of_tests, _paths(part) - allowed)))
+
+
+def _paths(patch: str) -> set[str]:
+    """Return all paths that a patch could change, as any of git and patch reads it, without the `a/` or `b/`."""
+    paths = set()
+    for named in _NAMES.findall(patch):
+        line = named.partition("\t")[0].strip()
+        for name in (line, *_NAME.findall(line)):
+            path = _unquoted(name)
+            paths |= {path, path.partition("/")[2]}
+    return paths
+
+
+def _unquoted(name: str) -> str:
+    """Return a name as git means it: in quotation marks it has the escapes of C."""
+    if '"' not in name:
+        return name
+    return name.strip('"').encode("ascii", "backslashreplace").decode("unicode_escape", "replace")
 
 
 def reward_of(report: Any, instance_id: str) -> float:

@@ -18,7 +18,7 @@ _TEST_SETUP = frozenset(
         *("conftest.py", "pytest.ini", ".pytest.ini", "pytest.toml", ".pytest.toml", "tox.ini"),
         *("setup.cfg", "pyproject.toml", "setup.py", "entry_points.txt"),  # they name plugins of pytest
         *(".coveragerc", ".coveragerc.toml"),  # it names plugins of coverage
-        *("runtests.py", "test", "tests"),  # programs that run tests
+        "runtests.py",
     )
 )
 # Modules that Python or a runner of tests imports from the folder it is started in.
@@ -163,18 +163,20 @@ def without_tests(files: dict[str, str], contents: dict[str, str]) -> dict[str, 
     Raises:
         Void: there are no others.
     """
-    kept = {path: text for path, text in files.items() if path in contents or not _is_of_tests(path)}
+    kept = {path: text for path, text in files.items() if path in contents or not is_of_tests(path)}
     if not kept:
         raise Void("the edits only change tests")
     return kept
 
 
-def _is_of_tests(path: str) -> bool:
+def is_of_tests(path: str) -> bool:
+    """Return whether a file is one of tests, or of how they are run."""
     *folders, name = path.split("/")
     module = folders[-1] if folders and name == "__init__.py" else name.removesuffix(".py")
     if name in _TEST_SETUP or module in _TEST_MODULES:
         return True
-    return not _TEST_FOLDERS.isdisjoint(folders) or _TEST_FILE.fullmatch(name) is not None
+    # `bin/test` is a program that runs tests.
+    return bool(folders and _TEST_FOLDERS.intersection((*folders, name))) or _TEST_FILE.fullmatch(name) is not None
 
 
 def patch_of(files: dict[str, str], contents: dict[str, str], remove_repo_name: bool) -> str:

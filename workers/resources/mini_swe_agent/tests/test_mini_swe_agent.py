@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from gymq.workers.resources.mini_swe_agent import harness
-from gymq.workers.resources.mini_swe_agent.worker import MiniSwe, find_patch, reward_of, some_skipped
+from gymq.workers.resources.mini_swe_agent.worker import MiniSwe, find_patch, reward_of, some_skipped, without_tests
 
 import gymq
 from gymq.testing import Harness, prompt, reply
@@ -205,3 +205,42 @@ async def test_a_patch_that_has_the_tests_skipped_is_no_repair():
         verdict = await env.verify(ROW, reply(patch_that("right but skips")))
     assert verdict.fields["metadata"]["eval_report"][NAME]["resolved"] is True
     assert verdict.reward == 0.0
+
+
+def new_file(path, header=""):
+    return (
+        f"diff --git a/{path} b/{path}\n{header}new file mode 100644\n--- /dev/null\n+++ b/{path}\n@@ -0,0 +1 @@\n+x\n"
+    )
+
+
+HIDDEN = {
+    "quoted": "diff --git a/x b/x\n" + r'+++ "b/c\157nftest.py"' + "\n@@ -0,0 +1 @@\n+x\n",
+    "context": "diff --git a/x b/x\n*** a/conftest.py\n--- b/x\n***************\n",
+    "with a date": "diff --git a/x b/x\n--- a/x\n+++ b/conftest.py 2026-01-01\n@@ -0,0 +1 @@\n+x\n",
+    "another name": "diff --git a/x.py b/x.py\n--- /dev/null\n+++ b/conftest.py\n@@ -0,0 +1 @@\n+x\n",
+    "renamed": "diff --git a/x.py b/x.py\nrename from x.py\nrename to conftest.py\n",
+    "after a hunk": patch_that("right") + "--- /dev/null\n+++ b/conftest.py\n@@ -0,0 +1 @@\n+x\n",
+    "no prefix": "diff --git conftest.py conftest.py\n--- /dev/null\n+++ conftest.py\n@@ -0,0 +1 @@\n+x\n",
+}
+
+
+@pytest.mark.parametrize("path", ["conftest.py", "a/pytest.toml", "tests/test_a.py", "setup.cfg", "sitecustomize.py"])
+def test_files_of_tests_are_left_out_of_a_patch_unless_the_reference_changes_them(path):
+    repair, more = patch_that("right"), new_file("docs/notes on conftest.txt") + "--- tests are slow\n"
+    assert without_tests(new_file(path) + repair + more, repair) == repair + more
+    assert without_tests(new_file(path) + repair, new_file(path)) == new_file(path) + repair
+
+
+@pytest.mark.parametrize("hidden", HIDDEN.values(), ids=HIDDEN)
+def test_a_file_of_tests_is_found_however_it_is_written(hidden):
+    repair = patch_that("right")
+    assert without_tests(hidden + repair, "") == repair
+    assert without_tests('diff --git "a/\\x "b/\\', "") == 'diff --git "a/\\x "b/\\'
+
+
+@pytest.mark.usefixtures("swebench")
+@pytest.mark.parametrize(("hardened", "reward"), [(True, 0.0), (False, 1.0)])
+async def test_a_patch_changes_not_how_tests_are_run(hardened, reward):
+    async with Harness(MiniSwe, {"hardened": hardened}) as env:
+        verdict = await env.verify(ROW, reply(new_file("conftest.py", "right\n")))
+    assert verdict.reward == reward
