@@ -251,6 +251,7 @@ async def test_a_page_reads_no_more_than_it_shows_and_one(web: Web, run: str, mo
     ("wanted", "found"),
     [
         ({"text": "ZÜRICH"}, [1]),
+        ({"text": "genève\nor"}, [4]),
         ({"text": "question 4"}, [4]),
         ({"text": "no gpu"}, [3]),
         ({"result": "failed"}, [3]),
@@ -269,7 +270,7 @@ async def test_a_search_finds_what_is_wanted(web: Web, run: str, wanted: dict[st
         rollout(run, 1, text="It is zürich", reward=0.0),
         rollout(run, 2, reward=0.5, duration_s=5.5),
         failure(run, 3, message="No GPU"),
-        rollout(run, 4, agent="other"),
+        rollout(run, 4, agent="other", row={"responses_create_params": {"input": "question 4: Genève\nor Bern?"}}),
     )
     page = await web.get(f"runs/{run}/rollouts", **wanted)
     assert [task for task, _ in rows(page)] == found

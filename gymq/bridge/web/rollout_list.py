@@ -223,6 +223,8 @@ def _stages(outcome: Outcome) -> dict[str, tuple[int, float]]:
 def _texts(outcome: Outcome) -> Iterator[str]:
     """Yield all texts of an outcome: the row, the output, the verdict and the message of a failure."""
     yield outcome.row.decode("utf-8", "replace")
+    if b"\\" in outcome.row:
+        yield from _strings(row_of(outcome))  # as they read, without escapes
     if isinstance(outcome, Failure | Unresolved):
         yield outcome.message
     if not isinstance(outcome, Failure):
