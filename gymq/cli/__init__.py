@@ -5,6 +5,7 @@ Its file has the options and imports nothing heavy at its top, so that help come
 
 from __future__ import annotations
 
+import errno
 import logging
 import sys
 from difflib import get_close_matches
@@ -114,7 +115,7 @@ def main() -> None:
     except BrokenPipeError:
         sys.exit(141)
     except OSError as error:
-        if error.filename is None:
+        if error.filename is None and error.errno != errno.ENOSPC:  # as of what is printed into a file
             raise
-        say(f"{error.filename}: {error.strerror}")
+        say(f"{error.filename}: {error.strerror}" if error.filename else f"{error.strerror}")
         sys.exit(2)

@@ -8,6 +8,8 @@ import pytest
 
 from gymq.cli import COMMANDS
 
+from .conftest import entry
+
 HEAVY = ("aiohttp", "asyncio", "msgspec", "nats", "omegaconf", "pydantic", "ssl", "yaml")
 # Prints, for each command, what of that its help has imported.
 SHOW_HELP = f"""
@@ -99,6 +101,12 @@ def test_a_port_that_there_is_not_is_refused(gymq, arguments):
     refused = gymq(*arguments, "99999")
     assert refused.status == 2
     assert f'Invalid value "99999" for {arguments[-1]}. Must be <= 65535.' in refused.err
+
+
+def test_output_into_a_file_on_a_full_disk_ends_with_a_sentence(here):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([*entry(), "config", "show"], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (2, "gymq: No space left on device\n")
 
 
 @pytest.mark.parametrize("level", ["INFO", "Warning"])
