@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from gymq.cli.shared.parameters import ClusterUrl
+from gymq.cli.shared.parameters import ClusterUrl, OptionalIndex
 
 
 def cancel(
     *,
     run: str,
-    task: int | None = None,
+    task: OptionalIndex = None,
     nats: ClusterUrl = None,
 ) -> int:
     """Cancel a run: remove its queued rollouts and stop those in flight. Finished rollouts stay.

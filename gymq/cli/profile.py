@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
-from cyclopts.validators import Number
 
 from gymq.cli.shared.errors import UsageError
-from gymq.cli.shared.parameters import StreamsUrl
+from gymq.cli.shared.parameters import OptionalIndex, StreamsUrl
 from gymq.defaults import PASS_THRESHOLD
 
 
@@ -17,7 +16,7 @@ def profile(
     *,
     run: str | None = None,
     live: bool = False,
-    task: Annotated[int | None, Parameter(validator=Number(gte=0))] = None,
+    task: OptionalIndex = None,
     input: Annotated[Path | None, Parameter(alias="-i")] = None,
     rollouts: Path | None = None,
     allow_partial: bool = False,

@@ -8,14 +8,14 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from gymq.cli.shared.errors import UsageError
-from gymq.cli.shared.parameters import StreamsUrl
+from gymq.cli.shared.parameters import OptionalIndex, StreamsUrl
 
 
 def rollouts(
     *,
     run: str | None = None,
-    task: Annotated[int | None, Parameter(validator=Number(gte=0))] = None,
-    rollout: Annotated[int | None, Parameter(validator=Number(gte=0))] = None,
+    task: OptionalIndex = None,
+    rollout: OptionalIndex = None,
     failed: bool = False,
     limit: Annotated[int | None, Parameter(validator=Number(gte=0))] = None,
     nats: StreamsUrl = None,

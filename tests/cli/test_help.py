@@ -103,6 +103,13 @@ def test_a_port_that_there_is_not_is_refused(gymq, arguments):
     assert f'Invalid value "99999" for {arguments[-1]}. Must be <= 65535.' in refused.err
 
 
+@pytest.mark.parametrize("command", ["cancel", "profile", "rollouts"])
+def test_a_task_that_there_is_not_is_refused(gymq, command):
+    refused = gymq(command, "--run", "r", "--task", "-1")
+    assert refused.status == 2
+    assert 'Invalid value "-1" for --task. Must be >= 0.' in refused.err
+
+
 def test_output_into_a_file_on_a_full_disk_ends_with_a_sentence(here):
     with open("/dev/full", "w") as full:
         done = subprocess.run([*entry(), "config", "show"], stdout=full, stderr=subprocess.PIPE, text=True)

@@ -29,6 +29,7 @@ LogLevel = Annotated[
 ]
 Count = Annotated[int, Parameter(validator=Number(gte=1))]
 Port = Annotated[int, Parameter(validator=Number(gte=1, lte=65535))]
+OptionalIndex = Annotated[int | None, Parameter(validator=Number(gte=0))]
 OptionalPort = Annotated[int | None, Parameter(validator=Number(gte=1, lte=65535))]
 OptionalCount = Annotated[int | None, Parameter(validator=Number(gte=1))]
 
