@@ -118,6 +118,8 @@ NO_REWARDS = {
     "echo high > /logs/verifier/reward.txt": "which is not a reward",
     "echo nan > /logs/verifier/reward.txt": "which is not a reward",
     "echo '{' > /logs/verifier/reward.json": "not JSON",
+    "head -c 99999 /dev/zero | tr '\\0' '[' > /logs/verifier/reward.json": "not JSON",
+    "printf '1%0400d' 0 > /logs/verifier/reward.json": "not a reward",
     "sleep 600": "ended by the limit of time",
 }
 

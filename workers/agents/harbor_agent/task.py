@@ -109,7 +109,7 @@ class Task:
         if written.exit_status == 0:
             try:
                 return _rewards(json.loads(written.stdout), self.folder.name)
-            except ValueError:
+            except (ValueError, RecursionError):
                 raise _no_reward(f"the tests of {self.folder.name} wrote a reward.json that is not JSON") from None
         text = await place.run(f"cat {REWARDS}/reward.txt", wall_s=60.0)
         if text.exit_status != 0:
@@ -122,7 +122,7 @@ def _rewards(written: Any, name: str) -> dict[str, float]:
     try:
         members = written if isinstance(written, dict) else {"reward": written}
         rewards = {key: float(value) for key, value in members.items()}
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         rewards = {}
     if not rewards or not all(map(math.isfinite, rewards.values())):
         raise _no_reward(f"the tests of {name} wrote {written!r:.200}, which is not a reward")
