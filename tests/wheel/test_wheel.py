@@ -125,6 +125,15 @@ def test_it_says_its_version_and_is_imported_from_the_environment(installed: Pat
     assert Path(file).is_relative_to(installed.parent)
 
 
+def test_workers_of_installed_packages_are_found_by_name(installed: Path, tmp_path: Path) -> None:
+    package = tmp_path / "packed-1.dist-info"
+    package.mkdir()
+    (package / "METADATA").write_text("Name: packed\nVersion: 1\n")
+    (package / "entry_points.txt").write_text("[gymq.resources]\npacked = packed.worker\n")
+    code = "from gymq.execution.loading.registry import entered_modules; print(entered_modules('resources'))"
+    assert run([installed / "python", "-c", code], tmp_path).stdout == "{'packed': 'packed.worker'}\n"
+
+
 @pytest.mark.nightly
 def test_it_lists_the_shipped_workers(gymq: Run) -> None:
     shown = [json.loads(line)["name"] for line in gymq("list", "--json").stdout.splitlines()]

@@ -105,7 +105,7 @@ def spec_of(kind: Kind, name: str) -> ModuleSpec | None:
 @functools.cache  # it reads a file of every package that is installed
 def entered_modules(kind: Kind) -> dict[str, str]:
     """Return the modules of workers that installed packages declare as entry points, by worker name."""
-    return {entry.name: entry.module for entry in reversed(entry_points(group=f"gymq.{kind}"))}
+    return {entry.name: entry.module for entry in reversed(list(entry_points(group=f"gymq.{kind}")))}
 
 
 def worker_names(kind: Kind) -> list[str]:
