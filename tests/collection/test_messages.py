@@ -29,17 +29,16 @@ def here(tmp_path, monkeypatch):
 
 def test_the_simulated_model_is_named_and_a_refusal_has_the_words_of_python(capfd, monkeypatch):
     stored = []
-    record = Runs.record
+    change = Runs.change
 
-    async def seen(self, run):
-        stored.append(await record(self, run))
+    async def seen(self, run, changed):
+        stored.append(await change(self, run, changed))
         return stored[-1]
 
-    monkeypatch.setattr(Runs, "record", seen)
+    monkeypatch.setattr(Runs, "change", seen)
     gymq.collect("letters.py", ROWS, repeats=2)
     assert capfd.readouterr().err.count("gymq: no model is given, so simulated_model is used\n") == 1
     gymq.collect("letters.py", ROWS, repeats=2)
-    assert stored[-1] is not None
     assert stored[-1].models == ["policy_model = simulated_model"]
     assert "is complete: 2 of 2; overwrite=True starts over, repeats= extends it" in capfd.readouterr().err
     with pytest.raises(CollectError) as refused:
