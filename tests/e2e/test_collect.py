@@ -686,7 +686,7 @@ BAD_LINES = [
     (b'{"responses_create_params": {}, "agent_ref": {"name": "\\u0000"}}', "agent"),
     (b'{"responses_create_params": {}, "_ng_task_index": -1}', "`_ng_task_index`"),
     (b"\xff\xfe", "line"),
-    (b'{"responses_create_params": {}, "deep": ' + b"[" * 5000 + b"]" * 5000 + b"}", "nested too deeply"),
+    (b'{"responses_create_params": {}, "deep": ' + b"[" * 100_000 + b"]" * 100_000 + b"}", "nested too deeply"),
 ]
 
 

@@ -120,7 +120,7 @@ def test_an_array_that_ends_within_a_number_is_refused(code: int, num_bytes: int
         decode(msgspec.msgpack.encode({"type": "generated.v1", "response": {"a": ext}}))
 
 
-@pytest.mark.parametrize("typecode", ["b", "h", "q", "Q", "u"])
+@pytest.mark.parametrize("typecode", ["b", "h", "q", "Q", "u" if sys.version_info < (3, 13) else "w"])
 def test_an_array_of_another_type_is_refused(typecode: str) -> None:
     with pytest.raises(BadMessage, match=r"array has no wire form - at `\$\.response\.a`"):
         encode(Generated(response={"a": array(typecode)}))

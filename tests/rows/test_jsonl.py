@@ -116,8 +116,8 @@ def test_an_endless_line_does_not_fill_the_memory(tmp_path: Path, monkeypatch: p
         (b"null\n", "JSON, but not an object"),
         (b'{"a": -Infinity, "b": NaN}\n', "not valid JSON: it contains -Infinity$"),
         (rb'{"a": "\ud800"}', "not valid JSON: it contains half of a surrogate pair$"),
-        (b'{"a": ' + b"[" * 5000 + b"]" * 5000 + b"}\n", "the line is nested too deeply"),
-        (b"[" * 5000 + b"]" * 5000, "the line is not valid JSON"),
+        (b'{"a": ' + b"[" * 100_000 + b"]" * 100_000 + b"}\n", "the line is nested too deeply"),
+        (b"[" * 100_000 + b"]" * 100_000, "the line is not valid JSON"),
     ],
 )
 def test_a_line_that_is_no_object_is_refused_with_the_reason(line: bytes, reason: str) -> None:

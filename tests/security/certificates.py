@@ -17,7 +17,8 @@ class Certificate:
 def make_authority(folder: Path, name: str) -> Certificate:
     """A certificate that signs others."""
     made = Certificate(folder / f"{name}.pem", folder / f"{name}.key")
-    _openssl("req", "-x509", *_NEW_KEY, "-keyout", made.key, "-out", made.cert, "-subj", f"/CN={name}", "-days", "2")
+    named = ("-subj", f"/CN={name}", "-addext", "keyUsage=critical,keyCertSign,cRLSign")  # Python 3.13 asks for it
+    _openssl("req", "-x509", *_NEW_KEY, "-keyout", made.key, "-out", made.cert, *named, "-days", "2")
     return made
 
 
@@ -25,7 +26,8 @@ def make_certificate(folder: Path, name: str, authority: Certificate) -> Certifi
     """A certificate for 127.0.0.1, for servers and clients."""
     made = Certificate(folder / f"{name}.pem", folder / f"{name}.key")
     request, extensions = folder / f"{name}.csr", folder / f"{name}.ext"
-    extensions.write_text("subjectAltName=IP:127.0.0.1\nextendedKeyUsage=serverAuth,clientAuth\n")
+    names = "subjectAltName=IP:127.0.0.1\nauthorityKeyIdentifier=keyid\n"
+    extensions.write_text(f"{names}extendedKeyUsage=serverAuth,clientAuth\n")
     _openssl("req", "-new", *_NEW_KEY, "-keyout", made.key, "-out", request, "-subj", f"/CN={name}")
     signed_by = ("-CA", authority.cert, "-CAkey", authority.key, "-CAcreateserial")
     _openssl("x509", "-req", "-in", request, *signed_by, "-out", made.cert, "-days", "2", "-extfile", extensions)
