@@ -1,6 +1,7 @@
 # make demo   `gymq demo`: a whole collection with a simulated model, in under a minute after installation
 # make check   the inner loop: linters, types and the tests that start no cluster; two minutes on two cores
 # make test   linters, types and the test-suite, against a real NATS server
+# make unit PYTHON=python3.13 VENV=.venv-3.13   the test-suite with another Python
 # make nightly   the slow tests that `make test` leaves out
 # make nightly-vllm   those that `make test-vllm` leaves out
 # make golden   tests/golden again, after a change of messages, subjects, result files, statistics or help that is wanted
