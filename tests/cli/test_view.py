@@ -193,8 +193,12 @@ def test_a_file_of_another_tool_is_shown_without_its_broken_lines(tmp_path: Path
 def test_nothing_is_left_of_a_file_when_the_terminal_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     (tmp_path / "one.jsonl").write_text('{"response": {"output": []}, "reward": 1}')
-    with viewing(tmp_path, "one.jsonl", ended_by=signal.SIGHUP):
-        assert len(list(tmp_path.glob("gymq-view-*"))) == 1
+    ours = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, by programs that are started too
+    try:
+        with viewing(tmp_path, "one.jsonl", ended_by=signal.SIGHUP):
+            assert len(list(tmp_path.glob("gymq-view-*"))) == 1
+    finally:
+        signal.signal(signal.SIGHUP, ours)
     assert list(tmp_path.glob("gymq-view-*")) == []
 
 

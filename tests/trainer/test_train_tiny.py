@@ -156,7 +156,7 @@ async def test_a_training_saves_a_step_before_it_pushes_its_weights(
             await super().update_weights(policy_version, weights=weights)
 
     sizes = {"steps": 2, "prompts": 2, "samples": 2, "rollouts": 10**9, "evaluation_samples": 1, "evaluation_draws": 0}
-    others = {"seed": 0, "tasks": 0, "learning_rate": 0.0, "varied": False, "ahead": 0, "processes": 1}
+    others = {"device": "cpu", "seed": 0, "tasks": 0, "learning_rate": 0.0, "varied": False, "ahead": 0, "processes": 1}
     given = argparse.Namespace(**sizes, **others, output=tmp_path)
     await example.Training(Watched(), given, 0).train(Console(quiet=True))
     assert saved == {"step-0": 0, "step-1": 1, "step-2": 2}
@@ -179,7 +179,15 @@ async def test_a_resumed_training_counts_the_rollouts_of_the_step_that_was_broke
     async def train(name: str, run: StoredRollouts) -> Any:
         output = tmp_path / name
         output.mkdir(exist_ok=True)
-        others = {"seed": 0, "tasks": 0, "learning_rate": 0.0, "varied": True, "ahead": 0, "processes": 1}
+        others = {
+            "device": "cpu",
+            "seed": 0,
+            "tasks": 0,
+            "learning_rate": 0.0,
+            "varied": True,
+            "ahead": 0,
+            "processes": 1,
+        }
         given = argparse.Namespace(**sizes, **others, output=output)
         return await example.Training(run, given, 0).train(Console(quiet=True))
 
