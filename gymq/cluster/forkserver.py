@@ -7,12 +7,14 @@ the worker, and the worker's log. On the socket it reports the worker's process 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import gc
 import os
 import selectors
 import signal
 import socket
 import sys
+import termios
 import traceback
 from collections.abc import Iterator
 
@@ -80,7 +82,7 @@ class ForkServer:
                     _report(parent, self._pid_line, NOT_FORKED)
                 return None
             if pid == 0:
-                os.setsid()
+                os.setpgid(0, 0)  # Ctrl-C in the terminal is for the parent
                 os.dup2(log, 1)  # authors print
                 os.dup2(log, 2)
                 return parent
@@ -107,9 +109,20 @@ def _report(parent: socket.socket, line: bytes, number: int) -> None:
         parent.sendall(b"%s%d\n" % (line, number))
 
 
+def _leave_terminal() -> None:
+    """Have no terminal, nor workers: what they start must not ask there, and would be stopped.
+
+    The session stays the parent's. In another one the kernel would not share a core between a worker and, for example,
+    the update of a policy as between two processes, but as between two sessions.
+    """
+    with contextlib.suppress(OSError), open(os.ctermid(), "rb", buffering=0) as terminal:
+        fcntl.ioctl(terminal, termios.TIOCNOTTY)
+
+
 def main() -> int:
     fork_server = os.getpid()
     parent_death.die_with_parent(os.getppid())
+    _leave_terminal()
     control = socket.socket(fileno=os.dup(0))
     with open(os.devnull, "rb") as nothing:
         os.dup2(nothing.fileno(), 0)

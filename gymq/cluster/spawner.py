@@ -93,7 +93,7 @@ class _ForkServer:
                 stdin=theirs.fileno(),
                 stdout=log_to,
                 stderr=log_to,
-                start_new_session=True,
+                process_group=0,
                 env=environment,
             )
         # Closing the socket stops the server. Nothing else is done: this may run in a process that is forked here.

@@ -1,6 +1,7 @@
 """Workers are forked by a process that outlives a fork that fails."""
 
 import os
+import pty
 import sys
 from pathlib import Path
 
@@ -42,3 +43,44 @@ async def test_a_fork_that_fails_costs_no_worker_its_life(tmp_path: Path) -> Non
         await process.ask(StartContext(str(tmp_path), dict(os.environ)), spec)
         assert "no_such_worker" in await process.answer()
         await process.wait()
+
+
+PARENT = """\
+import asyncio, os, sys
+from pathlib import Path
+from gymq.cluster import spawner
+
+
+def place(pid):  # its group, session and terminal
+    return list(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[2:5]))
+
+
+async def main():
+    with open("log", "wb") as log:
+        worker = await spawner.spawn(sys.executable, log.fileno())
+    ours, its = place(os.getpid()), place(worker.pid)
+    print(ours[2] > 0, its == [worker.pid, ours[1], 0])
+    worker.kill()
+    await worker.wait()
+
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_a_worker_has_a_group_of_its_own_in_our_session_and_no_terminal(tmp_path: Path) -> None:
+    (tmp_path / "parent.py").write_text(PARENT)
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(tmp_path)
+        os.execv(sys.executable, [sys.executable, "parent.py"])
+    printed = b""
+    with os.fdopen(terminal, "rb", buffering=0) as shown:
+        try:
+            while part := shown.read(4096):
+                printed += part
+        except OSError:  # the last process has closed the other end
+            pass
+    assert os.waitpid(pid, 0)[1] == 0, printed
+    assert printed.split() == [b"True", b"True"]
