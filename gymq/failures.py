@@ -273,3 +273,8 @@ class ToolError(GymqError):
         super().__init__(message)
         self.status = status
         self.message = message
+
+
+def no_such_tool(name: str) -> ToolError:
+    """Return the error for a call of a tool that does not exist, or that the model may not call."""
+    return ToolError(404, f"there is no tool named {name!r}")

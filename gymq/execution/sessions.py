@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
-from gymq.failures import InvalidTask, RolloutError, ToolError, describe_author_error
+from gymq.failures import InvalidTask, RolloutError, ToolError, describe_author_error, no_such_tool
 from gymq.processes import KillableProcesses
 from gymq.protocol.codec import check_encodable
 from gymq.protocol.messages import (
@@ -226,7 +226,7 @@ class LocalResources:
             return ToolResult(output=tool_output({"error": f"Invalid tool call arguments: {error}"}), status=422)
         try:
             if not request.offered and not self._may_be_guessed(request.name):
-                raise ToolError(404, f"there is no tool named {request.name!r}")
+                raise no_such_tool(request.name)
             result = await self.resources.call_tool(state, request.name, arguments)
             return ToolResult(output=tool_output(result))
         except ToolError as error:

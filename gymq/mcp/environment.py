@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import pydantic
 
 from gymq.authoring import OptionsError, WorkerOptions
-from gymq.failures import ComponentFailed, InvalidTask, ToolError
+from gymq.failures import ComponentFailed, InvalidTask, ToolError, no_such_tool
 from gymq.mcp.servers import ConnectionLost, McpConnection, ServerOptions, lost, require_library
 from gymq.protocol.messages import Stage
 from gymq.resources import Resources, Row
@@ -40,7 +40,7 @@ class McpTools:
         """
         connection = self._at.get(tool)
         if connection is None:
-            raise ToolError(404, f"there is no tool named {tool!r}")
+            raise no_such_tool(tool)
         try:
             return await connection.call(tool, arguments, self._call_timeout_s)
         except ConnectionLost as error:
@@ -89,7 +89,7 @@ class McpResources(Resources[RowT, McpTools]):
 
     async def call_tool(self, state: McpTools, name: str, arguments: Any) -> str:
         if name not in state.offered:
-            raise ToolError(404, f"there is no tool named {name!r}")
+            raise no_such_tool(name)
         if arguments is not None and not isinstance(arguments, dict):
             raise ToolError(422, "the arguments must be an object")
         return await state.call(name, arguments or {})

@@ -12,7 +12,7 @@ from typing_extensions import TypeVar
 
 from gymq import responses
 from gymq.authoring import Worker, first_problem
-from gymq.failures import InvalidTask, JudgeFailed, RolloutError, ToolError
+from gymq.failures import InvalidTask, JudgeFailed, RolloutError, ToolError, no_such_tool
 from gymq.processes import ComputeLimits, KillableProcesses
 from gymq.resources.row import Row, RowsWanted, RowT
 from gymq.resources.tools import Tool, tool_of
@@ -155,7 +155,7 @@ class Resources(Worker, Generic[RowT, StateT]):
         """
         spec = self.tools.get(name)
         if spec is None:
-            raise ToolError(404, f"there is no tool named {name!r}")
+            raise no_such_tool(name)
         keywords = spec.parse(arguments)
         if spec.takes_state:
             keywords["state"] = state

@@ -19,7 +19,7 @@ from gymq.cluster.worker_process import build
 from gymq.config import Config
 from gymq.errors import GymqError
 from gymq.execution.sessions import LocalResources
-from gymq.failures import InvalidTask, RolloutError
+from gymq.failures import InvalidTask, RolloutError, no_such_tool
 from gymq.processes import KillableProcesses
 from gymq.protocol.messages import FailureClass, Seed, Stage, ToolCall, ToolResult, Verified, Verify
 from gymq.resources import ModelCaller, Resources, tool_output
@@ -163,13 +163,13 @@ def _calls_made(response: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]
 
 
 def _was_run(call: dict[str, Any], output: Any) -> bool:
-    """Return whether a tool was run: agents answer invalid JSON, and nobody runs a tool that a model may not call."""
+    """Return whether a tool was run: not for arguments that are no JSON, nor for a tool that the model may not call."""
     try:
         json.loads(call.get("arguments") or "")
     except (ValueError, RecursionError):
         return False
     name = call["name"]
-    return name not in RESERVED_TOOL_NAMES and output != tool_output({"error": f"there is no tool named {name!r}"})
+    return name not in RESERVED_TOOL_NAMES and output != tool_output({"error": no_such_tool(name).message})
 
 
 def _verify_request(rollout: str, number: int, row: bytes, response: dict[str, Any]) -> Verify:
