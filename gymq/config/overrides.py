@@ -15,6 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 from gymq.config.errors import ConfigError, first_line
 from gymq.config.sources import OVERRIDE
 from gymq.config.values import parse_value
+from gymq.data.hub import READABLE
 from gymq.errors import did_you_mean
 from gymq.protocol.instances import KIND_OF
 from gymq.redaction import MASK, may_name_secret
@@ -24,7 +25,7 @@ _PREFIXES: tuple[tuple[str, Action], ...] = (("++", "set"), ("+", "add"), ("~", 
 _FILES = (  # which options take them, by the ends of their names
     ((".yaml", ".yml"), "a configuration is given as --config"),
     ((".py",), "a file with a verifier is given as --resources"),
-    ((".jsonl", ".jsonl.gz", ".jsonl.zst", ".parquet", ".arrow"), "rows are given as --input"),
+    (READABLE, "rows are given as --input"),
 )
 
 
