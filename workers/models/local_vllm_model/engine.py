@@ -141,7 +141,9 @@ class Engine:
             )
         except Exception as error:
             reason = first_error()  # vLLM itself says that it can be found in the log
-            raise (EngineBroken(f"vLLM's engine cannot start: {reason}") if reason else error) from error
+            if reason is None:
+                raise
+            raise EngineBroken(f"vLLM's engine cannot start: {reason}") from error
         if self._args.disable_log_stats and not self._args.otlp_traces_endpoint:
             # The recorder needs what the scheduler reports. A logger makes vLLM count each token of each request as
             # well, which is a fifth of the CPU of its front end.
