@@ -110,10 +110,10 @@ def _report(parent: socket.socket, line: bytes, number: int) -> None:
 
 
 def _leave_terminal() -> None:
-    """Have no terminal, nor workers: what they start must not ask there, and would be stopped.
+    """Detach this process and its workers from the terminal: what they start must not prompt there.
 
-    The session stays the parent's. In another one the kernel would not share a core between a worker and, for example,
-    the update of a policy as between two processes, but as between two sessions.
+    A session of their own would do that too. But then, outside of containers, the kernel would share the cores between
+    that session and the parent's, which may train a policy, and not between their processes.
     """
     with contextlib.suppress(OSError), open(os.ctermid(), "rb", buffering=0) as terminal:
         fcntl.ioctl(terminal, termios.TIOCNOTTY)

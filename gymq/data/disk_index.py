@@ -18,7 +18,7 @@ CACHE_KIB = 32 * 1024
 
 
 class TemporaryFileError(GymqError):
-    """There is no room for a record; one sentence."""
+    """No space is left for a record; one sentence."""
 
 
 class TemporaryDatabase:

@@ -20,7 +20,7 @@ START_S = 3600.0  # an image may have to be pulled
 COMMAND_S = 60.0
 _KILLED = -signal.SIGKILL
 _SHELL_KILLED = 128 + signal.SIGKILL  # what shells say of a program that SIGKILL ended
-# Nobody may read what is written when the process that started it is gone, so no pipe ends it.
+# When the process that started it is gone, what it writes is not read: SIGPIPE must not end it.
 _KEEPER = """start_s=$1 life_s=$2
 shift 2
 timeout --foreground "$start_s" "$@" < /dev/null && {

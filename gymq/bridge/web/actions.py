@@ -123,7 +123,7 @@ class RunActions:
 
         def described(record: Run | None) -> Run:
             if record is None:
-                raise not_found(f"there is no record of run {run}, so it cannot be described")
+                raise not_found(f"run {run} has no record, so it cannot be described")
             return msgspec.structs.replace(record, note=description.note, tags=tags)
 
         return await self._runs.change(run, described)
