@@ -82,10 +82,11 @@ class ForkServer:
                     _report(parent, self._pid_line, NOT_FORKED)
                 return None
             if pid == 0:
-                os.setpgid(0, 0)  # Ctrl-C in the terminal is for the parent
                 os.dup2(log, 1)  # authors print
                 os.dup2(log, 2)
                 return parent
+        with contextlib.suppress(OSError):
+            os.setpgid(pid, pid)  # Ctrl-C in the terminal is for the parent
         self._workers[pid] = parent
         _report(parent, self._pid_line, pid)
         return None
