@@ -65,4 +65,6 @@ async def _output(state: McpTools, expectation: Expectation) -> str | None:
     except gymq.ToolError as error:
         if error.status == 404:
             raise gymq.InvalidTask(f"expected_state: {error.message}") from None
+        if error.status == 504:
+            raise gymq.ComponentFailed(f"expected_state: {error.message}") from None
         return None

@@ -142,9 +142,17 @@ async def test_a_tool_that_hangs_is_an_error_and_the_session_continues():
         (opened,) = env.worker.sessions.values()
         opened._state._call_timeout_s = 0.5
         result = await session.call("hang", {})
-        assert (result.status, "within 0.5 s" in result.output) == (500, True)
+        assert (result.status, "within 0.5 s" in result.output) == (504, True)
         opened._state._call_timeout_s = 60.0
         assert (await session.call("where", {})).status == 200
+
+
+async def test_a_server_that_does_not_answer_the_verifier_is_no_reward():
+    row = {**prompt("Go."), "expected_state": [{"tool": "hang", "output": "x"}]}
+    async with environment(call_timeout_s=0.5) as env:
+        error = await failure((await env.session(row)).verify(row, reply("done")))
+    assert (error.failure_class, error.retryable) == (FailureClass.COMPONENT_FAILED, True)
+    assert "hang did not finish within 0.5 s" in error.message
 
 
 async def test_each_session_starts_in_an_empty_folder_that_is_deleted():
