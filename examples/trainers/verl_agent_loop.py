@@ -58,6 +58,8 @@ class GymqAgentLoop(AgentLoopBase):
             converted["response_mask"] = [0] * len(converted["response_mask"])
         for name in ("response_ids", "response_mask", "response_logprobs"):
             converted[name] = converted[name][:length]
+        if converted["routed_experts"] is not None:
+            converted["routed_experts"] = converted["routed_experts"][: len(converted["prompt_ids"]) + length]
         return AgentLoopOutput(**converted)
 
     async def _training_run(self) -> TrainingRun:

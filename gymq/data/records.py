@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from gymq.data.routed_experts import read_experts
 from gymq.errors import GymqError
 from gymq.protocol.tokens import VERSIONS_FIELD
 from gymq.responses.items import incomplete_reason
+from gymq.responses.tokens import ROUTED_EXPERTS
 
 SpanKind = Literal["prompt", "generation", "observation"]
 Stretch = Sequence[Any]  # a policy version, or None, and a number of tokens
@@ -38,7 +41,8 @@ class Record:
         reward_components: parts of the reward by name; empty if the verifier names none.
         mask: keep the rollout in the baseline of its group, and out of the loss.
         finish: why the engine stopped, if it cut the rollout short.
-        routed_experts: experts of the last call, for the whole sequence; opaque.
+        routed_experts: experts of the tokens of each call, its prompt included, as the engine gave them; of a branch,
+            those of its last call only. Empty if there are none, or not for each call.
         policy_versions: one for each token, of the policy that sampled it; None elsewhere, and where it is not known.
             Empty if the model has no versions.
     """
@@ -50,7 +54,7 @@ class Record:
     reward_components: dict[str, float] = field(default_factory=dict)
     mask: bool = False
     finish: str | None = None
-    routed_experts: Any = None
+    routed_experts: list[Any] = field(default_factory=list)
     policy_versions: list[str | None] = field(default_factory=list)
 
     @classmethod
@@ -64,7 +68,7 @@ class Record:
         log_probs: list[float] = []
         spans: list[Span] = []
         stretches: list[Stretch] = []
-        routed_experts = None
+        routed_experts: list[Any] = []
         for item in result["response"]["output"]:
             generation = item.get("generation_token_ids")
             if not generation:
@@ -79,9 +83,11 @@ class Record:
             log_probs += [0.0] * (len(prompt) - given) + list(item["generation_log_probs"])
             token_ids = [*prompt, *generation]
             stretches += item.get(VERSIONS_FIELD) or [(None, len(generation))]
-            routed_experts = item.get("routed_experts")
+            routed_experts.append(item.get(ROUTED_EXPERTS))
         if not spans:
             raise NotTrainable("no item of the response has token ids")
+        if None in routed_experts:
+            routed_experts.clear()
         versions = _versions(spans, stretches)
         fields = _of_rollout(result)
         return cls(token_ids, spans, log_probs, **fields, routed_experts=routed_experts, policy_versions=versions)
@@ -109,7 +115,7 @@ class Record:
                     spans,
                     log_probs,
                     **_of_rollout(result),
-                    routed_experts=branch["routed_experts"],
+                    routed_experts=[] if branch["routed_experts"] is None else [branch["routed_experts"]],
                     policy_versions=_versions(spans, branch.get("policy_versions") or ()),
                 )
             )
@@ -137,6 +143,30 @@ class Record:
         """Return 1 for each token that was sampled, 0 for the others."""
         return [int(span.kind == "generation") for span in self.spans for _ in range(span.start, span.end)]
 
+    def experts(self) -> Any:
+        """Return the experts that each token was routed to when a call first read it; None if there are none.
+
+        Returns:
+            A NumPy array of integers of the shape [tokens, layers, K], which may lack the last token: no call read it.
+
+        Raises:
+            NotTrainable: they do not fit the tokens, or have a form that is not known.
+        """
+        if not self.routed_experts:
+            return None
+        ends = [span.end for span in self.generations[-len(self.routed_experts) :]]
+        # The last token of a call is read by the next one.
+        starts = [0, *(end - 1 for end in ends[:-1])]
+        stops = [*starts[1:], len(self.token_ids)]
+        try:
+            parts = [
+                read_experts(given, end)[start:stop]
+                for given, end, start, stop in zip(self.routed_experts, ends, starts, stops, strict=True)
+            ]
+            return importlib.import_module("numpy").concatenate(parts)
+        except ValueError as error:
+            raise NotTrainable(str(error)) from None
+
 
 def _versions(spans: Sequence[Span], stretches: Sequence[Stretch]) -> list[str | None]:
     """Return the version for each token; sampled tokens have those of the stretches, in order."""
@@ -163,26 +193,34 @@ def _of_rollout(result: Mapping[str, Any]) -> dict[str, Any]:
 def to_nemo_rl(record: Record) -> dict[str, Any]:
     """Return a message log of alternating user and assistant entries, the latter with log probs.
 
-    Its first entry is the prompt.
+    Its first entry is the prompt. Entries have the experts of their tokens, as arrays, if the model is one of experts.
+
+    Raises:
+        NotTrainable: the experts do not fit the tokens.
     """
     log = list(_entries(record))
     converted = {"message_log": log, "input_message_log": log[:1], "reward": record.reward, "mask_sample": record.mask}
-    return _with_experts(converted | {"reward_components": record.reward_components}, record)
+    return converted | {"reward_components": record.reward_components}
 
 
 def _entries(record: Record) -> Iterator[dict[str, Any]]:
+    experts = record.experts()
     for span in record.spans:
-        token_ids = record.token_ids[span.start : span.end]
+        entry: dict[str, Any] = {"role": "user", "content": "", "token_ids": record.token_ids[span.start : span.end]}
         if span.kind == "generation":
-            log_probs = record.log_probs[span.start : span.end]
-            yield {"role": "assistant", "content": "", "token_ids": token_ids, "generation_logprobs": log_probs}
-        else:
-            yield {"role": "user", "content": "", "token_ids": token_ids}
+            entry |= {"role": "assistant", "generation_logprobs": record.log_probs[span.start : span.end]}
+        if experts is not None:
+            entry[ROUTED_EXPERTS] = experts[span.start : span.end]
+        yield entry
 
 
 def to_verl(record: Record) -> dict[str, Any]:
-    """Return the fields of verl's output of an agent loop."""
-    converted = {
+    """Return the fields of verl's output of an agent loop.
+
+    Raises:
+        NotTrainable: the experts do not fit the tokens.
+    """
+    return {
         "prompt_ids": record.prompt_ids,
         "response_ids": record.behind_prompt(record.token_ids),
         "response_mask": record.behind_prompt(record.is_sampled()),
@@ -191,8 +229,8 @@ def to_verl(record: Record) -> dict[str, Any]:
         "num_turns": record.num_turns,
         "metrics": {},
         "extra_fields": {"mask_sample": record.mask, "reward_components": record.reward_components},
+        ROUTED_EXPERTS: record.experts(),
     }
-    return _with_experts(converted, record)
 
 
 def to_trl(record: Record) -> dict[str, Any]:
@@ -225,7 +263,3 @@ def to_openrlhf(record: Record, *, prompt: str = "", label: str = "") -> dict[st
         "extra_logs": dict(record.reward_components),
         "truncated": record.finish is not None,
     }
-
-
-def _with_experts(converted: dict[str, Any], record: Record) -> dict[str, Any]:
-    return converted if record.routed_experts is None else converted | {"routed_experts": record.routed_experts}

@@ -91,6 +91,7 @@ class GymqGenerator:
 
 
 def _output(records: Sequence[Record], trajectory_ids: Any) -> dict[str, Any]:
+    experts = [record.experts() for record in records]
     return {
         "prompt_token_ids": [record.prompt_ids for record in records],
         "response_ids": [record.behind_prompt(record.token_ids) for record in records],
@@ -104,7 +105,7 @@ def _output(records: Sequence[Record], trajectory_ids: Any) -> dict[str, Any]:
         "trajectory_ids": trajectory_ids,
         "trajectory_generation_times": None,
         "trajectory_time_splits": None,
-        "rollout_expert_indices": None,
+        "rollout_expert_indices": None if any(one is None for one in experts) else experts,
         "rollout_sample_support": None,
         "is_last_step": None,
         "env_metrics": None,

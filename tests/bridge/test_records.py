@@ -1,5 +1,6 @@
 """A result becomes the record that each trainer takes."""
 
+import base64
 import json
 import math
 from array import array
@@ -8,9 +9,11 @@ from typing import Any
 import pytest
 
 from gymq.data.records import NotTrainable, Record, to_nemo_rl, to_openrlhf, to_trl, to_verl
+from gymq.data.routed_experts import read_experts
 from gymq.data.trainer_results import encode_result, result_fields
 from gymq.protocol.messages import VerifiedRollout
 from gymq.protocol.tokens import TOKEN_FIELDS, CallTokens, ContinuedPrompt
+from tests.trainer.experts import npy
 
 from .engine import Body
 
@@ -29,7 +32,7 @@ def result_of(turns: int, **members: Any) -> Body:
                 "prompt_token_ids": prompt,
                 "generation_token_ids": generation,
                 "generation_log_probs": [-0.25, -0.5 - turn],
-                "routed_experts": f"nrlre1:turn{turn}",
+                "routed_experts": npy([[[turn, token]] for token in range(len(prompt) + 1)]),
             }
         )
         output.append({"type": "function_call_output", "output": "x"})
@@ -50,10 +53,67 @@ GOLDEN_LOG_PROBS = {
 }
 
 
-def test_experts_of_an_earlier_call_are_not_those_of_the_sequence() -> None:
+@pytest.mark.parametrize("turns", [1, 2, 7])
+def test_experts_are_those_of_the_call_that_read_the_token(turns: int) -> None:
+    record = Record.of(result_of(turns))
+    # Prompt 0 has two tokens; each turn has two that are sampled, of which the next call reads the second.
+    calls = [0, 0, 0, *(turn for turn in range(1, turns) for _ in range(3))]
+    assert record.experts().tolist() == [[[call, token]] for token, call in enumerate(calls)]
+    assert len(calls) == len(record.token_ids) - 1
+
+
+def test_a_sequence_with_a_call_without_experts_has_none() -> None:
     result = result_of(2)
-    del result["response"]["output"][-2]["routed_experts"]
-    assert Record.of(result).routed_experts is None
+    del result["response"]["output"][1]["routed_experts"]
+    assert Record.of(result).experts() is None
+
+
+@pytest.mark.parametrize(
+    ("given", "expected", "name"),
+    [
+        (npy([[[3], [4]]], "uint8"), [[[3], [4]]], "uint8"),
+        (npy([[[3], [4]]], "uint16"), [[[3], [4]]], "int16"),
+        (npy([[[3], [40000]]], "uint16"), [[[3], [40000]]], "int32"),
+        (npy([[[3], [4]], [[5], [6]], [[7], [8]]], "int32"), [[[3], [4]], [[5], [6]]], "int32"),
+        ([[[3]], [[4]]], [[[3]], [[4]]], "int32"),
+        ("nrlre1:int16:2x1x1:AAABAA==", [[[0]], [[1]]], "int16"),
+    ],
+)
+def test_experts_are_read_in_each_form(given: Any, expected: list[Any], name: str) -> None:
+    experts = read_experts(given, 2)
+    assert experts.tolist() == expected
+    assert experts.dtype.name == name
+    experts[0] = 0  # may be written to
+
+
+UNREADABLE = base64.b64encode(base64.b64decode(npy([[[3]]])).replace(b"'fortran_order'", b"(fortran_order(")).decode()
+
+
+@pytest.mark.parametrize(
+    ("given", "reason"),
+    [
+        ("x", "are 'x', not a .npy array in base64, as from vLLM, or nrlre1"),
+        (npy([[[3]]])[:-8], "not a .npy array"),
+        (UNREADABLE, "not a .npy array"),
+        (npy([["a"]], "U1"), "are str32 of the shape"),
+        (npy([[[0.5]]], "float32"), "are float32"),
+        (npy([3, 4]), r"of the shape \(2,\)"),
+        (npy([[[3]], [[4]]]), r"uint8 of the shape \(2, 1, 1\), not integers of the shape \[4, layers, K\]"),
+        ("nrlre1:int16:3x1x1:AAABAA==", "not a .npy array"),
+        ("nrlre1:int16:2x1x1:AAABAA==", r"int16 of the shape \(2, 1, 1\)"),
+        ("nrlre1:object:1x1x1:AAAAAAAAAAA=", "not a .npy array"),
+        ([[[3]], [[4, 5]]], "not a .npy array"),
+        ([[["a"]]], "not a .npy array"),
+        ({"a": 1}, "not a .npy array"),
+    ],
+)
+def test_experts_that_do_not_fit_say_why(given: Any, reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        read_experts(given, 4)
+    result = result_of(1)
+    result["response"]["output"][1]["routed_experts"] = given
+    with pytest.raises(NotTrainable, match="routed_experts"):
+        Record.of(result).experts()
 
 
 @pytest.mark.parametrize("turns", [1, 2, 7])
@@ -64,7 +124,7 @@ def test_verl_gets_its_fields(turns: int) -> None:
     assert converted["response_mask"] == GOLDEN_MASK[turns]
     assert converted["response_logprobs"] == GOLDEN_LOG_PROBS[turns]
     assert (converted["reward_score"], converted["num_turns"]) == (0.5, turns)
-    assert converted["routed_experts"] == f"nrlre1:turn{turns - 1}"
+    assert converted["routed_experts"].shape == (2 + len(GOLDEN_IDS[turns]) - 1, 1, 2)
 
 
 @pytest.mark.parametrize("turns", [1, 2, 7])
@@ -81,6 +141,8 @@ def test_trl_gets_its_fields(turns: int) -> None:
 
 def test_nemo_rl_gets_its_message_log() -> None:
     converted = to_nemo_rl(Record.of(result_of(2, reward_components={"a": 0.5}, mask_sample=True)))
+    experts = [entry.pop("routed_experts").tolist() for entry in converted["message_log"]]
+    assert experts == [[[[0, 0]], [[0, 1]]], [[[0, 2]], [[1, 3]]], [[[1, 4]]], [[[1, 5]]]]
     assert converted["message_log"] == [
         {"role": "user", "content": "", "token_ids": [1, 7]},
         {"role": "assistant", "content": "", "token_ids": [100, 2], "generation_logprobs": [-0.25, -0.5]},
@@ -90,7 +152,6 @@ def test_nemo_rl_gets_its_message_log() -> None:
     assert converted["input_message_log"] == converted["message_log"][:1]
     assert converted["reward_components"] == {"a": 0.5}
     assert converted["mask_sample"] is True
-    assert converted["routed_experts"] == "nrlre1:turn1"
     assert len(to_nemo_rl(Record.of(result_of(7)))["message_log"]) == 14
     assert len(to_nemo_rl(Record.of(result_of(1)))["message_log"]) == 2
 

@@ -30,6 +30,7 @@ from tests.bridge.environments import Counter
 from tests.bridge.world import World
 from tests.support.compatibility import record
 from tests.support.waiting import DEADLINE_S, until, until_answer
+from tests.trainer.experts import with_experts
 
 from .training import kill_worker
 
@@ -308,6 +309,7 @@ def stored_tokens(outcome: Outcome) -> list[Row]:
             "token_ids": record.token_ids,
             "mask": [bool(sampled) for sampled in record.is_sampled()],
             "log_probs": record.log_probs,
+            "experts": None if (experts := record.experts()) is None else [*experts.tolist(), experts[-1].tolist()],
         }
         for record in records
     ]
@@ -327,6 +329,7 @@ async def test_a_rollout_with_tools_is_a_graph_of_its_messages(
         return say(None, ("add", {"amount": 3}), reasoning="think")
 
     world.engine.turn = turn
+    world.engine.spoil = with_experts
     row = world.row("add 3", agent="adder", start=2, expected=5, params={"instructions": "Be brief.", "tools": [ADD]})
     client.start(server.address, [row], sampling=SAMPLING)
     (found,) = await client.found()
@@ -339,6 +342,8 @@ async def test_a_rollout_with_tools_is_a_graph_of_its_messages(
     assert trace["num_turns"] == 2
     ((_, outcome),) = [one async for one in world.outcomes.read(run)]
     assert trace["branches"] == stored_tokens(outcome)
+    experts = trace["branches"][0]["experts"]
+    assert experts == [[[token, 1]] for token in range(len(experts) - 1)] + experts[-2:-1]
     assert trace["num_tokens"][1] == sum(trace["branches"][0]["mask"])
     assert sum(trace["num_tokens"]) == len(trace["branches"][0]["token_ids"])
     assert trace["info"]["gymq"]["run"] == run

@@ -14,8 +14,8 @@ from gymq.data.records import NotTrainable
 from gymq.trainer import TrainerError, TrainingRun
 from gymq.trainer.groups import SampleFailed
 from gymq.trainer.nemo_rl import NemoGym
-from gymq.trainer.nemo_rl_logs import MessageLogs, failure
-from gymq.trainer.nemo_rl_parts import embed_media
+from gymq.trainer.nemo_rl.logs import MessageLogs, failure
+from gymq.trainer.nemo_rl.media import embed_media
 from tests.bridge.engine import Body, say
 from tests.bridge.environments import Counter
 from tests.bridge.world import World
@@ -149,7 +149,7 @@ def test_experts_are_required_where_nemo_rl_requires_them() -> None:
     ],
 )
 def test_experts_of_another_form_are_named(spoiled: str) -> None:
-    with pytest.raises(NotTrainable, match="not of the form nrlre1:TYPE"):
+    with pytest.raises(NotTrainable, match="routed_experts are 'nrlre"):
         logs().of(result_of(text(routed_experts=spoiled)))
 
 
@@ -157,8 +157,10 @@ def test_too_few_experts_are_refused_and_lists_are_taken() -> None:
     found = logs(routed_experts_dtype="int32").of(result_of(text(routed_experts=[[[5]], [[6]]])))
     assert [message["routed_experts"].tolist() for message in found["message_log"]] == [[[[5]]], [[[6]]]]
     assert str(found["message_log"][0]["routed_experts"].dtype) == "torch.int32"
-    with pytest.raises(NotTrainable, match=r"shape \(1, 1, 1\) for 2 tokens"):
-        logs().of(result_of(text(routed_experts=[[[5]]])))
+    found = logs().of(result_of(text(routed_experts=[[[5, 6]]])))  # as from vLLM: none of the last token
+    assert [message["routed_experts"].tolist() for message in found["message_log"]] == [[[[5, 6]]], [[[0, 1]]]]
+    with pytest.raises(NotTrainable, match=r"of the shape \(0,\), not integers of the shape \[2, layers, K\]"):
+        logs().of(result_of(text(routed_experts=[])))
     with pytest.raises(TrainerError, match="one of int8, int16, int32, not 'int64'"):
         logs(routed_experts_dtype="int64")
 

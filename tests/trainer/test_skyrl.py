@@ -13,6 +13,7 @@ import pytest
 from gymq.trainer import TrainerError, TrainingRun
 from gymq.trainer.skyrl import GymqGenerator
 from tests.bridge.world import World
+from tests.trainer.experts import with_experts
 
 HAS_SKYRL = importlib.util.find_spec("skyrl") is not None or "GYMQ_REQUIRE_SKYRL" in os.environ
 
@@ -86,6 +87,16 @@ async def test_a_step_that_is_asked_for_again_is_answered_from_the_store(
     assert len(world.engine.requests) == 12
 
 
+async def test_experts_are_all_or_none(training: TrainingRun, world: World, batch: Batch) -> None:
+    assert (await GymqGenerator(training).generate(batch(1, 2)))["rollout_expert_indices"] is None
+    world.engine.spoil = with_experts
+    output = await GymqGenerator(training).generate(batch(1, 2, step=2))
+    for experts, prompt, response in zip(
+        output["rollout_expert_indices"], output["prompt_token_ids"], output["response_ids"], strict=True
+    ):
+        assert experts.tolist() == [[[token, 1]] for token in range(len(prompt) + len(response) - 1)]
+
+
 async def test_a_masked_trajectory_keeps_its_reward_and_is_not_trained_on(training: TrainingRun, batch: Batch) -> None:
     output = await GymqGenerator(training).generate(batch(1, 2, verdict={"mask_sample": True}))
     assert output["rewards"] == [1.0, 1.0]
@@ -104,9 +115,11 @@ async def test_a_data_set_without_rows_is_refused(training: TrainingRun, batch: 
 
 
 @pytest.mark.skipif(not HAS_SKYRL, reason="SkyRL is not installed here; `make test-generators` installs it")
-async def test_functions_of_skyrl_accept_the_output(training: TrainingRun, batch: Batch) -> None:
+async def test_functions_of_skyrl_accept_the_output(training: TrainingRun, world: World, batch: Batch) -> None:
     utils: Any = importlib.import_module("skyrl.train.generators.utils")
     checks: Any = importlib.import_module("skyrl.train.utils.trainer_utils")
+    preprocess: Any = importlib.import_module("skyrl.train.dataset.preprocess")
+    world.engine.spoil = with_experts
     generator = GymqGenerator(training)
     outputs: list[Any] = [await generator.generate(batch(4, 2, step=step)) for step in (1, 2)]
     for output in outputs:
@@ -115,3 +128,9 @@ async def test_functions_of_skyrl_accept_the_output(training: TrainingRun, batch
     uids = [one.instance_id for one in joined["trajectory_ids"] or ()]
     metrics = utils.get_metrics_from_generator_output(joined, uids)
     assert metrics["avg_score"] == 1.0
+    names = ("prompt_token_ids", "response_ids", "rewards", "loss_masks", "rollout_logprobs", "rollout_expert_indices")
+    rewards = [[reward] * len(ids) for reward, ids in zip(joined["rewards"], joined["response_ids"], strict=True)]
+    tensors = preprocess.convert_prompts_responses_to_batch_tensors(
+        0, *((joined | {"rewards": rewards})[name] for name in names)
+    )
+    assert tensors[6].values.shape[1:] == (1, 2)

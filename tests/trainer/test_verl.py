@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.bridge.world import World
+from tests.trainer.experts import with_experts
 
 pytest.importorskip("verl", reason="verl is not installed here; `make test-generators` installs it")
 
@@ -50,6 +51,14 @@ async def test_a_sample_has_what_verl_needs_and_its_sampling_values(agent_loop: 
     assert set(output.as_dict()) >= {"prompts", "responses", "response_mask", "rollout_log_probs"}
     (asked,) = world.engine.requests
     assert (asked["temperature"], asked["top_p"]) == (0.5, 0.9)
+
+
+async def test_experts_of_tokens_are_passed_on(agent_loop: Any, world: World) -> None:
+    world.engine.spoil = with_experts
+    output = await agent_loop.run({}, row=json.dumps(world.row("say done")))
+    fields = output.as_dict()
+    experts, num_tokens = fields["routed_experts"], len(output.prompt_ids) + len(output.response_ids)
+    assert experts.tolist() == [[[token, 1]] for token in range(num_tokens - 1)] + [[[0, 0]]]  # verl's filling
 
 
 async def test_a_masked_sample_is_not_trained_on(agent_loop: Any, world: World) -> None:

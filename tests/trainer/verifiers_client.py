@@ -38,7 +38,12 @@ def found(task: vf.Task, episode: Any) -> dict[str, Any]:
                 "transcript": trace.transcript,
                 "messages": [message.model_dump(exclude_none=True) for message in trace.branches[0].messages],
                 "branches": [
-                    {"token_ids": branch.token_ids, "mask": branch.sampled_mask, "log_probs": branch.logprobs}
+                    {
+                        "token_ids": branch.token_ids,
+                        "mask": branch.sampled_mask,
+                        "log_probs": branch.logprobs,
+                        "experts": None if branch.routed_experts is None else branch.routed_experts.tolist(),
+                    }
                     for branch in trace.branches
                 ],
             }

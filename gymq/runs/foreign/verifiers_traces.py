@@ -52,7 +52,9 @@ def episode_of(task: Row) -> Row:
     return {"id": uuid.uuid4().hex, "env": {"id": "gymq"}, "task": task, "errors": []}
 
 
-def trace_of(result: Row, task: Row, agent: Row, submitted_at: float, ended_at: float) -> Row:
+def trace_of(
+    result: Row, task: Row, agent: Row, submitted_at: float, ended_at: float, *, with_experts: bool = False
+) -> Row:
     """Return the trace of a result: the rollout as a line of a result file has it.
 
     The sampled tokens of each call are in one node, behind the tokens that the call's prompt adds. Branches of the
@@ -62,9 +64,13 @@ def trace_of(result: Row, task: Row, agent: Row, submitted_at: float, ended_at: 
     Args:
         agent: what the trace records of its agent: `model` and `sampling`.
         submitted_at, ended_at: Unix time in seconds.
+        with_experts: whether nodes have the experts of their tokens, as bytes.
+
+    Raises:
+        NotTrainable: the result's tokens are not sequences, or its experts do not fit them.
     """
     about = {name: value for name, value in result["gymq"].items() if name != "branches"}
-    graph = _Graph(result, ended_at)
+    graph = _Graph(result, ended_at, with_experts)
     begun_at = ended_at - float(about["duration_s"])
     return {
         "version": TRACE_VERSION,
@@ -87,14 +93,17 @@ def trace_of(result: Row, task: Row, agent: Row, submitted_at: float, ended_at: 
 class _Graph:
     """The messages of a rollout, each with the index of the one before it, and the model calls."""
 
-    def __init__(self, result: Row, ended_at: float) -> None:
+    def __init__(self, result: Row, ended_at: float, with_experts: bool) -> None:
         self.nodes: list[Row] = []
         self.calls: list[Row] = []
         self._ended_at = ended_at
+        self._with_experts = with_experts
         self._response = result["response"]
         output: list[Row] = self._response["output"]
         has_tokens = any(item.get(GENERATION_FIELD) for item in output)
-        self._add_conversation(params_of(result, {}), output, _tokens(Record.of(result)) if has_tokens else iter(()))
+        self._add_conversation(
+            params_of(result, {}), output, self._tokens(Record.of(result)) if has_tokens else iter(())
+        )
         for record in Record.branches_of(result):
             self._add_branch(record)
 
@@ -118,7 +127,7 @@ class _Graph:
 
     def _add_branch(self, record: Record) -> None:
         parent = None
-        for tokens in _tokens(record):
+        for tokens in self._tokens(record):
             parent = self._add(parent, {"role": "assistant", "content": None}, tokens)
 
     def _add(self, parent: int | None, message: Row, sampled: Row | None = None) -> int:
@@ -132,17 +141,26 @@ class _Graph:
         self.nodes.append(node)
         return len(self.nodes) - 1
 
+    def _tokens(self, record: Record) -> Iterator[Row]:
+        """Yield the tokens of each call: those that its prompt adds, and those that were sampled."""
+        experts = record.experts() if self._with_experts else None
+        for added, generated in zip(record.spans[::2], record.spans[1::2], strict=True):
+            num_sampled = generated.end - generated.start
+            node = {
+                "token_ids": record.token_ids[added.start : generated.end],
+                "mask": [False] * (added.end - added.start) + [not record.mask] * num_sampled,
+                "logprobs": [] if record.mask else record.log_probs[generated.start : generated.end],
+                "usage": {"prompt_tokens": generated.start, "completion_tokens": num_sampled},
+            }
+            if experts is not None:
+                node["routed_experts"] = _experts_of(experts, added.start, generated.end)
+            yield node
 
-def _tokens(record: Record) -> Iterator[Row]:
-    """Yield the tokens of each call: those that its prompt adds, and those that were sampled."""
-    for added, generated in zip(record.spans[::2], record.spans[1::2], strict=True):
-        num_sampled = generated.end - generated.start
-        yield {
-            "token_ids": record.token_ids[added.start : generated.end],
-            "mask": [False] * (added.end - added.start) + [not record.mask] * num_sampled,
-            "logprobs": [] if record.mask else record.log_probs[generated.start : generated.end],
-            "usage": {"prompt_tokens": generated.start, "completion_tokens": num_sampled},
-        }
+
+def _experts_of(experts: Any, start: int, end: int) -> Row:
+    """Return the experts of a node. As in verifiers, a last token that no call read has those of the one before it."""
+    rows = experts[[min(at, len(experts) - 1) for at in range(start, end)]]
+    return {"__nd__": True, "dtype": rows.dtype.name, "shape": list(rows.shape), "data": rows.tobytes()}
 
 
 def _usage(given: Mapping[str, Any] | None) -> Row | None:

@@ -18,10 +18,11 @@ import msgspec
 
 from gymq.data.failure_status import RowFailed
 from gymq.data.records import NotTrainable, Record, Span
+from gymq.data.routed_experts import NEMO_RL_TYPES, read_experts
 from gymq.protocol.tokens import TOKEN_FIELDS
 from gymq.responses.tokens import OPTIONAL_TOKEN_FIELDS, ROUTED_EXPERTS
 from gymq.trainer.groups import Batch, Row, SampleFailed, TrainerError
-from gymq.trainer.nemo_rl_parts import EXPERTS_TYPES, experts_of, images_before
+from gymq.trainer.nemo_rl.media import images_before
 
 CALL_MARKS = ("<tool_call>", "</tool_call>", "<function_call>", "</function_call>")
 THINK_TAGS = ("<think>", "</think>")
@@ -50,8 +51,8 @@ class MessageLogs:
         self._marks = cfg.get("invalid_tool_call_patterns") or CALL_MARKS
         self._tags = cfg.get("thinking_tags") or THINK_TAGS
         self._experts_type = cfg.get("routed_experts_dtype") or "int16"
-        if self._experts_type not in EXPERTS_TYPES:
-            raise TrainerError(f"routed_experts_dtype is one of {', '.join(EXPERTS_TYPES)}, not {self._experts_type!r}")
+        if self._experts_type not in NEMO_RL_TYPES:
+            raise TrainerError(f"routed_experts_dtype is one of {', '.join(NEMO_RL_TYPES)}, not {self._experts_type!r}")
         self._needs_experts = bool(cfg.get("require_routed_experts")) and not may_lack_experts
         self._pads_images = bool(cfg.get("pad_dynamic_image_shapes"))
         self._processor: Any = None
@@ -128,10 +129,16 @@ class MessageLogs:
                     "a call has no routed_experts, which router replay requires: does the engine give them?"
                 )
             return None
-        experts = experts_of(routed).to(getattr(_torch(), self._experts_type))
-        if experts.dim() != 3 or len(experts) < num_tokens:
-            raise NotTrainable(f"routed_experts have the shape {tuple(experts.shape)} for {num_tokens} tokens")
-        return experts
+        torch = _torch()
+        try:
+            experts = torch.from_numpy(read_experts(routed, num_tokens)).to(getattr(torch, self._experts_type))
+        except ValueError as error:
+            raise NotTrainable(str(error)) from None
+        if len(experts) == num_tokens:
+            return experts
+        # As in NeMo RL: any experts do for a token that no call read.
+        last = torch.arange(experts.shape[2], dtype=experts.dtype).expand(1, *experts.shape[1:])
+        return torch.cat([experts, last])
 
     def _attach(self, message: Row, sources: Sequence[str]) -> None:
         media: Any = importlib.import_module("nemo_rl.data.multimodal_utils")

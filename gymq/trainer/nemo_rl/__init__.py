@@ -23,8 +23,8 @@ from gymq.config.process_settings import process_variables
 from gymq.data.rows import AGENT_REF, ROW_NUMBER, TASK_INDEX
 from gymq.protocol.instances import SERVER_TYPE_OF
 from gymq.trainer.groups import Row, TrainerError
-from gymq.trainer.nemo_rl_logs import MessageLogs
-from gymq.trainer.nemo_rl_parts import embed_media
+from gymq.trainer.nemo_rl.logs import MessageLogs
+from gymq.trainer.nemo_rl.media import embed_media
 from gymq.trainer.run import TrainingRun
 
 LOOK_S = 2.0  # for workers to answer the search for them

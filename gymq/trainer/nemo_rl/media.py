@@ -1,22 +1,17 @@
-"""What NeMo RL is given beside tokens: images, which its own functions read, and the experts of each token."""
+"""Images and videos, which NeMo RL's own functions read."""
 
 from __future__ import annotations
 
-import base64
-import binascii
 import importlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gymq.data.records import NotTrainable
 from gymq.data.rows import PARAMS
 from gymq.trainer.groups import Row
 
 IMAGE_PARTS = ("input_image", "image", "image_url")
 MEDIA_PARTS = (*IMAGE_PARTS, "input_video", "video", "video_url")
 IMAGE_DATA = "data:image/"
-EXPERTS_FORM = "nrlre1"  # of routed experts as text
-EXPERTS_TYPES = {"int8": 1, "int16": 2, "int32": 4}  # bytes of a number
 
 
 def embed_media(rows: Sequence[Row]) -> None:
@@ -64,24 +59,3 @@ def _parts_in(items: Any) -> Iterator[Row]:
     for item in items if isinstance(items, list) else ():
         content = item.get("content")
         yield from (part for part in content if isinstance(part, dict)) if isinstance(content, list) else ()
-
-
-def experts_of(given: Any) -> Any:
-    """Return routed experts as a tensor: nested lists, or `nrlre1:TYPE:TOKENSxLAYERSxK:BASE64`.
-
-    Raises:
-        NotTrainable: it is text of another form.
-    """
-    torch: Any = importlib.import_module("torch")  # NeMo RL's own
-    if not isinstance(given, str):
-        return torch.tensor(given, dtype=torch.int32)
-    try:
-        form, name, dimensions, data = given.split(":", 3)
-        shape = [int(size) for size in dimensions.split("x")]
-        raw = bytearray(base64.b64decode(data, validate=True))
-        if form != EXPERTS_FORM or len(raw) % EXPERTS_TYPES[name]:
-            raise ValueError(form)
-        return torch.frombuffer(raw, dtype=getattr(torch, name)).reshape(shape)
-    except (ValueError, KeyError, RuntimeError, binascii.Error):
-        form = f"{EXPERTS_FORM}:TYPE:TOKENSxLAYERSxK:BASE64"
-        raise NotTrainable(f"routed_experts are {given[:60]!r}, not of the form {form}") from None
