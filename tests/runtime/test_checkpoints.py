@@ -6,13 +6,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from gymq.bus import Bus
+from gymq.bus import Bus, streams
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cluster.server import EmbeddedServer
 from gymq.execution.services.profiler import Profiler, last_profile, read_profile
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
-from gymq.protocol.messages import Outcome, VerifiedRollout
+from gymq.protocol.messages import Failure, FailureClass, Outcome, Stage, VerifiedRollout
 
 Connect = Callable[[str], Awaitable[Bus]]
 
@@ -143,3 +143,42 @@ async def test_one_damaged_checkpoint_keeps_no_other_run_from_being_counted(own_
     await put(own_bus, run, 0)
     await Profiler(own_bus)._read_new()
     assert await counted(own_bus, run) == 1
+
+
+@pytest.mark.parametrize("every_s", [0.0, 60.0])
+@pytest.mark.parametrize("moment", ["_load", "_checkpoint"])
+async def test_a_run_that_is_deleted_before_its_first_checkpoint_leaves_nothing_to_the_next_of_its_name(
+    own_bus: Bus, run: str, monkeypatch: pytest.MonkeyPatch, moment: str, every_s: float
+) -> None:
+    profiler = Profiler(own_bus)
+    do = getattr(profiler, moment)
+
+    async def delete_first(*arguments: Any, **named: Any) -> Any:
+        monkeypatch.setattr(profiler, moment, do)
+        await streams.delete_run(own_bus.js, run)
+        return await do(*arguments, **named)
+
+    monkeypatch.setattr(profiler, moment, delete_first)
+    monkeypatch.setattr("gymq.execution.services.profiler.CHECKPOINT_EVERY_S", every_s)
+    await put(own_bus, run, 0, 1)
+    await profiler._read_new()
+    assert await read_profile(own_bus.js, run) is None
+    await put(own_bus, run, 0)
+    await profiler._read_new()
+    assert await counted(own_bus, run) == 1
+
+
+async def test_failed_attempts_of_a_deleted_run_are_not_those_of_the_next_of_its_name(own_bus: Bus, run: str) -> None:
+    profiler = Profiler(own_bus)
+    of_rollout: dict[str, Any] = {"run": run, "task_index": 0, "rollout_index": 0, "agent": "a", "num_rollouts": 1}
+    failure = Failure(
+        **of_rollout, row=b"{}", failure_class=FailureClass.VERIFIER_FAILED, stage=Stage.VERIFY, message=""
+    )
+    assert await OutcomeStore(own_bus).put(failure, replaces=None, patience_s=20)
+    await profiler._read_new()
+    await streams.delete_run(own_bus.js, run)
+    await put(own_bus, run, 0, num_rollouts=1)
+    await profiler._read_new()
+    checkpoint = await read_profile(own_bus.js, run)
+    assert checkpoint is not None
+    assert checkpoint.snapshot["agents"]["a"]["failed_attempts"] == {}

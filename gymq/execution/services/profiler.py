@@ -3,7 +3,8 @@
 Once a second the new outcomes of all runs are read and each changed run gets a checkpoint in the stream RUNS: the
 statistics for anyone who wants to see them, and the state to resume from. Nothing is acknowledged, so nothing that was
 lost on the way is lost for the statistics. A checkpoint is only written over the one that it continues; of several
-profilers one is thus ahead, and the others follow it.
+profilers one is thus ahead, and the others follow it. The first one of a run is empty and stored before anything is
+counted: where it is missing later, the run was deleted, and all that was counted is forgotten.
 """
 
 from __future__ import annotations
@@ -47,10 +48,10 @@ class _Profiled:
     ended_at: float = 0.0  # Unix time of the last end of a rollout among those that were added; 0: unknown
     is_outdated: bool = False  # an outcome was replaced that is in the sums of its task
 
-    def add(self, sequence: int, outcome: Outcome) -> bool:
-        """Count an outcome, unless it is counted already; return whether that was possible."""
+    def add(self, sequence: int, outcome: Outcome) -> None:
+        """Count an outcome, unless it is counted already or cannot be counted."""
         if sequence <= self.sequence:
-            return True
+            return
         self.sequence = sequence
         self.changed_at = time.monotonic()
         if outcome.started_at:
@@ -59,13 +60,11 @@ class _Profiled:
             self.is_outdated = True
             if not isinstance(outcome, VerifiedRollout):
                 self.profile.count_attempt(outcome.agent, outcome.failure_class)
-            return True
+            return
         try:
             add_outcome(self.profile, sequence, outcome)
         except Exception as error:
             log.warning("%s is left out of the profile of %s: %r", sequence, outcome.run, error)
-            return False
-        return True
 
 
 class Profiler:
@@ -76,7 +75,7 @@ class Profiler:
         self._outcomes = OutcomeStore(bus)
         self._runs: dict[str, _Profiled] = {}
         self._aside: set[str] = set()  # runs whose statistics cannot be kept
-        self.num_aside = 0  # messages that are in no statistics
+        self.num_aside = 0  # messages that are no outcomes, or of runs that are set aside
         self._position: int | None = None  # stream sequence up to which all outcomes are in the profiles
         self._safe_position = 0  # the same, for the checkpoints
         self._working: asyncio.Task[None] | None = None
@@ -106,27 +105,38 @@ class Profiler:
     async def _read_new(self) -> None:
         if self._position is None:
             self._position = self._safe_position = await self._position_of_checkpoints()
+        are_all_counted = False
+        while not are_all_counted:
+            are_all_counted = await self._count_from(self._position)
+            await self._checkpoint()
+
+    async def _count_from(self, position: int) -> bool:
+        """Count outcomes until it is time for a checkpoint; return whether these were all.
+
+        Others that were read already are read again after it, since their run may turn out to be deleted.
+        """
         checkpoint_at = time.monotonic() + CHECKPOINT_EVERY_S
-        async for sequence, outcome in self._outcomes.read_all(after=self._position):
-            await self._add(sequence, outcome)
+        async for sequence, outcome in self._outcomes.read_all(after=position):
+            if not await self._add(sequence, outcome):
+                return False
             self._position = sequence
             if time.monotonic() > checkpoint_at:
-                await self._checkpoint()
-                checkpoint_at = time.monotonic() + CHECKPOINT_EVERY_S
-        await self._checkpoint()
+                return False
+        return True
 
-    async def _add(self, sequence: int, outcome: Outcome | None) -> None:
-        """Count one outcome. One that cannot be counted is left out of the statistics, and nothing else is."""
+    async def _add(self, sequence: int, outcome: Outcome | None) -> bool:
+        """Count one outcome; return False if it has gone meanwhile: its run was deleted."""
         if outcome is None or outcome.run in self._aside:
             self.num_aside += 1
-            return
-        profiled = self._runs.get(outcome.run)
-        if profiled is None:
-            profiled = self._runs[outcome.run] = await self._load(outcome.run)
-        if profiled.profile.is_outgrown(outcome.task_index, outcome.num_rollouts or 0):
-            profiled = self._runs[outcome.run] = await self._load(outcome.run, extended_to=outcome.num_rollouts)
-        if not profiled.add(sequence, outcome):
-            self.num_aside += 1
+            return True
+        run = outcome.run
+        if run in self._runs:
+            self._runs[run].add(sequence, outcome)
+        else:
+            self._runs[run] = await self._load(run, sequence)
+        if self._runs[run].profile.is_outgrown(outcome.task_index, outcome.num_rollouts or 0):
+            self._runs[run] = await self._load(run, sequence, extended_to=outcome.num_rollouts)
+        return self._runs[run].sequence >= sequence
 
     def _set_aside(self, run: str, error: Exception) -> None:
         """Stop keeping statistics of a run, so that those of all others continue."""
@@ -154,17 +164,23 @@ class Profiler:
         last = await self._js.newest(streams.ROLLOUTS, subjects.ALL_ROLLOUTS)
         return 0 if last is None else last.sequence
 
-    async def _load(self, run: str, *, extended_to: int | None = None, recount: bool = False) -> _Profiled:
-        """Build the profile of a run from its checkpoint and the outcomes after it, up to where the profiler is.
+    async def _load(
+        self, run: str, through: int, *, extended_to: int | None = None, recount: bool = False
+    ) -> _Profiled:
+        """Build the profile of a run from its checkpoint and the outcomes after it.
 
         Args:
+            through: stream sequence up to which they are counted.
             recount: whether to count all outcomes again.
             extended_to: rollouts that a task of the run is known to have. All outcomes of a run that was extended are
                 counted again, since its checkpoint took tasks for complete.
         """
         extended_to = max(extended_to or 0, await _extended_to(self._js, run))
         profiled = _Profiled(RunningProfile(extended_to=extended_to))
-        stored = await self._js.last(streams.RUNS, subjects.profile(run))
+        subject = subjects.profile(run)
+        stored = await self._js.last(streams.RUNS, subject) or await self._js.publish_or_last(
+            streams.RUNS, subject, self._encoded(run, profiled), last=0, patience_s=STORE_PATIENCE_S
+        )
         if stored is not None:
             profile, sequence = _checkpointed(stored)
             if sequence > await self._last_sequence():
@@ -174,14 +190,17 @@ class Profiler:
                 profile, sequence = RunningProfile(extended_to=extended_to), 0
             profiled = _Profiled(profile, sequence, sequence, stored.sequence)
         async for sequence, outcome in self._outcomes.read(run, after=profiled.sequence):
-            if sequence > (self._position or 0):
+            if sequence <= through:
+                profiled.add(sequence, outcome)
+            if sequence >= through:
                 break
-            profiled.add(sequence, outcome)
         return profiled
 
-    async def _recounted(self, run: str, outdated: _Profiled) -> _Profiled:
+    async def _recounted(self, run: str, outdated: _Profiled, through: int) -> _Profiled:
         """Build a profile again in which the task of a replaced outcome is folded: a final failure was requeued."""
-        recounted = await self._load(run, recount=True)
+        recounted = await self._load(run, through, recount=True)
+        if recounted.stored_as != outdated.stored_as:  # the run was deleted, or another profiler was faster
+            return await self._load(run, through)
         recounted.profile.take_attempts(outdated.profile)
         recounted.is_outdated = False
         return recounted
@@ -192,12 +211,12 @@ class Profiler:
             return
         for run, profiled in list(self._runs.items()):
             if profiled.is_outdated:
-                profiled = self._runs[run] = await self._recounted(run, profiled)
+                profiled = self._runs[run] = await self._recounted(run, profiled, position)
             if profiled.sequence > profiled.stored_sequence:
                 try:
                     if not await self._store(run, profiled):
-                        # Another profiler was faster: go on from its checkpoint.
-                        self._runs[run] = await self._load(run)
+                        # Another profiler was faster, or the run was deleted.
+                        self._runs[run] = await self._load(run, position)
                 except Exception as error:
                     if isinstance(error, BusError) and not isinstance(error, TooLarge):
                         raise
@@ -209,15 +228,7 @@ class Profiler:
     async def _store(self, run: str, profiled: _Profiled) -> bool:
         """Store a checkpoint; False if there is one that this one does not continue."""
         sequence = profiled.sequence
-        checkpoint = Profile(
-            run=run,
-            sequence=sequence,
-            all_sequence=self._safe_position,
-            at=min(time.time(), profiled.ended_at or math.inf),
-            snapshot=msgspec.to_builtins(profiled.profile.snapshot(), str_keys=True),
-            state=profiled.profile.state(),
-        )
-        body = compressed(encode(checkpoint))
+        body = self._encoded(run, profiled)
         stored_as = await self._js.publish_if_last(
             subjects.profile(run), body, last=profiled.stored_as, patience_s=STORE_PATIENCE_S
         )
@@ -225,6 +236,17 @@ class Profiler:
             return False
         profiled.stored_sequence, profiled.stored_as = sequence, stored_as
         return True
+
+    def _encoded(self, run: str, profiled: _Profiled) -> bytes:
+        checkpoint = Profile(
+            run=run,
+            sequence=profiled.sequence,
+            all_sequence=self._safe_position,
+            at=min(time.time(), profiled.ended_at or math.inf),
+            snapshot=msgspec.to_builtins(profiled.profile.snapshot(), str_keys=True),
+            state=profiled.profile.state(),
+        )
+        return compressed(encode(checkpoint))
 
 
 def _readable(stored: Stored) -> Profile | None:
@@ -282,10 +304,11 @@ async def last_profile(js: JetStream, run: str) -> tuple[RunningProfile, int]:
 
 
 async def read_profile(js: JetStream, run: str) -> Profile | None:
-    """Return the last checkpoint of a run's profile; None if there is none yet, or it is unreadable.
+    """Return the last checkpoint of a run's profile; None if nothing is counted yet, or it is unreadable.
 
     Raises:
         BusError: it cannot be read.
     """
     stored = await js.last(streams.RUNS, subjects.profile(run))
-    return None if stored is None else _readable(stored)
+    checkpoint = None if stored is None else _readable(stored)
+    return checkpoint if checkpoint is not None and checkpoint.sequence else None
