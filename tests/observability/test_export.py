@@ -65,6 +65,13 @@ def test_rollouts_with_many_tokens_are_written_in_parts(tmp_path: Path, monkeypa
     assert [read.metadata.row_group(part).num_rows for part in range(read.num_row_groups)] == [2, 2, 1]
 
 
+def test_a_rollout_that_replaces_a_failure_while_they_are_read_has_one_row(tmp_path: Path) -> None:
+    with table.RunTableFile(tmp_path / "run.parquet") as file:
+        for outcome in (failure("r", 0), rollout("r", 1), rollout("r", 0)):
+            file.add(outcome)
+    assert parquet.read_table(tmp_path / "run.parquet")["task_index"].to_pylist() == [0, 1]
+
+
 async def test_hugging_face_datasets_reads_it(web: Web, run: str, tmp_path: Path, monkeypatch: Any) -> None:
     datasets = pytest.importorskip("datasets")
     await stored(web, run)

@@ -9,6 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from gymq.data.disk_index import DoneRollouts
 from gymq.data.jsonl import JsonlError, parse_object
 from gymq.data.rows import PARAMS, attempt_index
 from gymq.errors import GymqError
@@ -58,6 +59,7 @@ class RunTableFile:
         self._table = pyarrow.Table
         self._rows: list[dict[str, Any]] = []
         self._num_tokens = 0  # in them
+        self._known = DoneRollouts()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._writer = parquet.ParquetWriter(self._unfinished, self._schema, compression="zstd")
@@ -74,6 +76,7 @@ class RunTableFile:
             if error is None:
                 self._flush()
         finally:
+            self._known.close()
             self._writer.close()
             if error is None:
                 os.replace(self._unfinished, self._path)
@@ -81,7 +84,9 @@ class RunTableFile:
                 self._unfinished.unlink(missing_ok=True)
 
     def add(self, outcome: Outcome) -> None:
-        """Add an outcome."""
+        """Add an outcome, unless it follows the failure that it replaced while they were read."""
+        if not self._known.add(outcome.task_index, outcome.rollout_index):
+            return
         row = _row(outcome)
         self._rows.append(_without_secrets(row) if self._redacted else row)
         self._num_tokens += sum(len(values) for name in TOKEN_FIELDS for values in row[name])
