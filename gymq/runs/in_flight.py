@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 from gymq.bus import Bus, blobs, streams
@@ -15,29 +16,35 @@ from gymq.protocol.subjects import TaskQueueName
 _decode_entry = Decoder(JournalEntry, BlobRef)
 
 
-async def tasks_in_flight(bus: Bus, run: str, limit: int) -> list[Task]:
-    """Return tasks of a run that agents have taken and not settled yet, at most `limit`.
+async def tasks_in_flight(bus: Bus, run: str, seen: dict[str, int] | None = None) -> AsyncIterator[Task]:
+    """Yield the tasks of a run that agents have taken and not settled yet.
 
     A task leaves its stream when it is settled, so one that was delivered and is still there is in flight. Requeued
     tasks are among them.
+
+    Args:
+        seen: by queue, the stream sequence up to which tasks were yielded before and are left out; it is updated.
 
     Raises:
         BusError: the stream cannot be read.
         BadToken: the run's name is not valid.
     """
-    of_run, found = subjects.token(run, "run"), list[Task]()
+    seen = {} if seen is None else seen
+    of_run = subjects.token(run, "run")
     for info in await streams.consumers(bus.js, streams.TASKS):
         queue = TaskQueueName.of_consumer(info["name"])
         if queue is None or queue.run != of_run:
             continue
-        async for stored in bus.js.read(streams.TASKS, queue.subject, batch=min(limit, 64)):
-            if len(found) >= limit or stored.sequence > info["delivered"]["stream_seq"]:
+        after = seen.get(info["name"], 0)
+        async for stored in bus.js.read(streams.TASKS, queue.subject, after=after, batch=64):
+            if stored.sequence > info["delivered"]["stream_seq"]:
                 break
+            seen[info["name"]] = stored.sequence
             try:
-                found.append(await read_task(bus, stored.data))
+                task = await read_task(bus, stored.data)
             except BadMessage:
                 continue  # an agent moves it to the dead letters
-    return found
+            yield task
 
 
 @dataclass(frozen=True)

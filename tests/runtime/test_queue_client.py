@@ -186,5 +186,7 @@ async def test_the_tasks_in_flight_are_read_and_not_those_behind_them(
             yield stored
 
     monkeypatch.setattr(bus.js, "read", counted)
-    assert [found.task_index for found in await tasks_in_flight(bus, run, 10)] == [0]
+    seen: dict[str, int] = {}
+    assert [found.task_index async for found in tasks_in_flight(bus, run, seen)] == [0]
     assert num_read == 2
+    assert [found async for found in tasks_in_flight(bus, run, seen)] == []

@@ -21,9 +21,6 @@ from gymq.runs.in_flight import RolloutProgress, tasks_in_flight
 EVERY_S = 1.0  # how often is looked
 QUIET_S = 15.0  # a comment is sent after so long, so that proxies keep the connection
 MOST_LISTENERS = 64  # connections to which events are sent
-MAX_IN_FLIGHT = 200
-
-
 Event = tuple[str, Any]
 
 
@@ -100,6 +97,7 @@ async def rollout_events(
     """
     progress = RolloutProgress(run, task_index, rollout_index)
     task: Task | None = None
+    seen: dict[str, int] = {}  # tasks of other rollouts
     is_shown = False
     while True:
         try:
@@ -108,9 +106,9 @@ async def rollout_events(
                 yield "stored", stored_view(found[1]) | {"has_next_task": await views.has_task(run, task_index + 1)}
                 return
             if task is None:
-                in_flight = await tasks_in_flight(context.bus, run, MAX_IN_FLIGHT)
+                in_flight = tasks_in_flight(context.bus, run, seen)
                 key = (task_index, rollout_index)
-                task = next((one for one in in_flight if (one.task_index, one.rollout_index) == key), None)
+                task = await anext((one async for one in in_flight if (one.task_index, one.rollout_index) == key), None)
                 is_shown = is_shown and task is None
             if task is None and not is_shown:
                 await _check_unfinished(views, run, task_index, rollout_index)

@@ -12,7 +12,7 @@ from gymq.bridge.context import ReadContext
 from gymq.bridge.failures import BridgeError, invalid, not_found, run_not_found
 from gymq.bridge.http import JSON, Handler, read_body
 from gymq.bridge.web.actions import Description, RunActions, refused_change
-from gymq.bridge.web.live import MAX_IN_FLIGHT, Listeners, rollout_events, run_events
+from gymq.bridge.web.live import Listeners, rollout_events, run_events
 from gymq.bridge.web.queries import choice, given, index, rollout_of, run_named, run_of, wanted_of
 from gymq.bridge.web.rendering import MAX_BYTES, MOST_TEXTS, Rendering, RichText
 from gymq.bridge.web.rollout_list import RolloutList
@@ -34,6 +34,7 @@ from gymq.runs.outcome_fields import exact_record
 from gymq.runs.stored_runs import Runs
 
 MOST_MORE = 6  # runs beside the two that are compared
+MOST_IN_FLIGHT = 200  # rollouts that are listed
 
 _RUN = "/ui/api/runs/{run}"
 _ROLLOUT = "/ui/api/rollouts/{run}/{task}/{rollout}"
@@ -131,11 +132,15 @@ class WebRoutes:
         return _answer(await self._list.after(run, given(query, "after", index) or 0, wanted_of(query)))
 
     async def in_flight(self, request: web.Request) -> web.Response:
-        """Return the rollouts of a run that are in flight."""
+        """Return rollouts of a run that are in flight."""
         run, context = run_of(request), self._context
-        tasks = await tasks_in_flight(context.bus, run, MAX_IN_FLIGHT) if context.has_workers else []
-        fields = ("task_index", "rollout_index", "agent")
-        return _answer([{name: getattr(task, name) for name in fields} for task in tasks])
+        found: list[dict[str, Any]] = []
+        if context.has_workers:
+            async for task in tasks_in_flight(context.bus, run):
+                found.append({name: getattr(task, name) for name in ("task_index", "rollout_index", "agent")})
+                if len(found) == MOST_IN_FLIGHT:
+                    break
+        return _answer(found)
 
     async def table(self, request: web.Request) -> web.Response:
         """Return a page of rollouts that match, sorted."""
