@@ -138,6 +138,39 @@ HOARDS = {
                 held += 216 / 2**20
             time.sleep(1.5)
     """,
+    "pages of which a socket was given one byte": """
+        held, pairs = 0, []
+        try:
+            while held < 1500:
+                (source, end), (given, _) = os.pipe(), socket.socketpair()
+                pairs.append((source, end, given, _))
+                given.setblocking(False)
+                while True:
+                    file = os.open('x', os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+                    os.write(file, bytes(16 * 4096))
+                    for page in range(16): os.splice(file, end, 1, offset_src=4096 * page)
+                    os.close(file); os.unlink('x')
+                    try: held += os.splice(source, given.fileno(), 16, flags=2) * 4096 / 2**20
+                    except BlockingIOError: break
+        except OSError: pass
+    """,
+    "pages of which a connection was sent one byte": """
+        held, connections = 0, []
+        try:
+            listening = socket.create_server(('127.0.0.1', 0), backlog=100)
+            while held < 1500:
+                connections.append(socket.create_connection(listening.getsockname()))
+                connections[-1].setblocking(False)
+                while True:
+                    file = os.open('x', os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+                    os.write(file, bytes(16 * 4096))
+                    try:
+                        for page in range(16):
+                            held += os.sendfile(connections[-1].fileno(), file, 4096 * page, 1) * 4096 / 2**20
+                    except BlockingIOError: break
+                    finally: os.close(file)
+        except OSError: pass
+    """,
     "message queues": """
         held = 0
         for key in range(3000):
@@ -164,6 +197,25 @@ async def test_memory_is_limited_wherever_it_is(sandbox: LocalSandbox, hoard: st
     code = f"import ctypes, fcntl, mmap, os, socket, struct, time\nlibc = ctypes.CDLL(None)\n{lines}\nprint(held)"
     finished = await run_python(sandbox, code, LIMITS)
     assert finished.limit == "memory" or float(finished.stdout or 0) <= 128, finished
+
+
+async def test_files_are_copied_and_sent_all_the_same(sandbox: LocalSandbox):
+    code = """
+import asyncio, shutil, socket, subprocess
+open('x', 'wb').write(bytes(300_000))
+shutil.copyfile('x', 'y')
+subprocess.run(['cp', 'y', 'z'], check=True)
+async def main():
+    got, given = socket.socketpair()
+    got.setblocking(False), given.setblocking(False)
+    loop = asyncio.get_running_loop()
+    sending = asyncio.create_task(loop.sock_sendfile(given, open('z', 'rb')))
+    left = 300_000
+    while left: left -= len(await loop.sock_recv(got, left))
+    print(await sending)
+asyncio.run(main())
+"""
+    assert (await run_python(sandbox, code)).stdout == b"300000\n"
 
 
 @PROCESS_AT_NIGHT

@@ -57,6 +57,9 @@ _REFUSED = {
 # io_uring_*, open_tree to fspick, pidfd_getfd, mount_setattr, landlock_create_ruleset (rules are such memory too),
 # memfd_secret
 _REFUSED_EVERYWHERE = [425, 426, 427, 428, 429, 430, 431, 432, 433, 438, 442, 444, 447]
+# sendfile, splice, tee: a socket or pipe holds the whole page of a byte that is moved into it, also when its file is
+# gone, and the kernel counts the byte. With this error programs read and write instead.
+_UNSUPPORTED = {"x86_64": "40 275 276", "aarch64": "71 76 77"}
 _MOUNT_SETATTR = 442
 _CLONE_FILES, _CLONE_THREAD, _CLONE_NEWUSER = 0x400, 0x10000, 0x10000000
 _AF_UNIX, _AF_INET, _AF_INET6 = 1, 2, 10
@@ -153,7 +156,7 @@ def refuse_system_calls(network: bool, guarded: tuple[int, ...] = ()) -> None:
 _LOAD, _AND, _EQUAL, _AT_LEAST, _BITS, _GIVE = 0x20, 0x54, 0x15, 0x35, 0x45, 0x06
 _NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, (16, 24, 32)  # offsets; of arguments the lower half
 _ALLOW, _KILL = 0x7FFF0000, 0x80000000
-_REFUSE, _MISSING = 0x00050000 | errno.EPERM, 0x00050000 | errno.ENOSYS
+_REFUSE, _MISSING, _INVALID = (0x00050000 | number for number in (errno.EPERM, errno.ENOSYS, errno.EINVAL))
 
 
 def _instruction(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
@@ -176,6 +179,8 @@ def _filter(machine: str, network: bool, guarded: tuple[int, ...]) -> list[bytes
     ]
     for number in [*map(int, _REFUSED[machine].split()), *_REFUSED_EVERYWHERE]:
         lines += _if_called(number, [_instruction(_GIVE, _REFUSE)])
+    for number in map(int, _UNSUPPORTED[machine].split()):
+        lines += _if_called(number, [_instruction(_GIVE, _INVALID)])
     lines += _if_called(numbers["socket"], [*_unless(0, families), *_unless(2, _PROTOCOLS)])
     lines += _if_called(numbers["socketpair"], _unless(0, [_AF_UNIX]))
     lines += _if_called(numbers["setsockopt"], _if(1, [_SOL_SOCKET], _if(2, _BUFFER_OPTIONS)))
