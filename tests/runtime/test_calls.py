@@ -15,7 +15,7 @@ import pytest
 from nats.aio.msg import Msg
 
 from gymq.bus import Bus, blobs
-from gymq.bus.discovery import ServiceListing
+from gymq.bus.discovery import ServiceListing, first_to_answer
 from gymq.bus.rpc import calls as calls_module
 from gymq.bus.rpc.calls import CallLost, Calls, NoWorker
 from gymq.cluster.server import EmbeddedServer
@@ -86,6 +86,19 @@ async def spawn(shared_url: str) -> AsyncIterator[Spawn]:
         if process.returncode is None:
             process.kill()
         await process.wait()
+
+
+def pings(monkeypatch: pytest.MonkeyPatch) -> Callable[[], int]:
+    """Count how often a worker that answers is sought."""
+    found: list[Any] = []
+    seek = first_to_answer
+
+    async def counted(*of: Any, **named: Any) -> Any:
+        found.append(await seek(*of, **named))
+        return found[-1]
+
+    monkeypatch.setattr(calls_module, "first_to_answer", counted)
+    return lambda: len(found)
 
 
 async def reads(process: asyncio.subprocess.Process, line: str) -> None:
@@ -214,6 +227,15 @@ async def test_calls_leave_a_frozen_worker_of_a_group_for_one_that_answers(
     assert taken
     assert len(taken) < 100  # each call once at most
     assert len(replica.finished) == 100
+
+    await replica.service._unsubscribe()  # as it does when it is full
+    del taken[:]
+    asked = asyncio.create_task(call(calls, subject, ask("later", timeout_s=3600)))
+    number_of = pings(monkeypatch)
+    await until(lambda: number_of() > 2)
+    await replica.service.join()
+    assert (await asked)["worker"] == replica.worker
+    assert len(taken) == 1
 
 
 async def test_a_call_that_nobody_accepts_is_lost(

@@ -173,14 +173,14 @@ class Calls:
             if not self._bus.is_connected:
                 await self._bus.until_connected(deadline - loop.time())
             reconnects = self._bus.reconnects
-            chosen = one() or (await self._living(subject, deadline) if by_name else "")
+            chosen = one()
+            called = chosen or (await self._living(subject, deadline) if by_name else "") or subject
             try:
-                return await self._once(chosen or subject, request, deadline)
-            except NoWorker as error:
+                return await self._once(called, request, deadline)
+            except NoWorker:
                 if chosen:
-                    by_name = False
                     continue  # gone or full: it did not run, and another one may have it
-                problem: RolloutError = error
+                problem: RolloutError = NoWorker(subject)
                 interrupted = not self._bus.is_stable
             except CallLost as error:
                 problem = error
