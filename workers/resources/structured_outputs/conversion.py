@@ -2,32 +2,42 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
+_NUMBER = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)  # others are Python's alone
 
 
-def typed_xml(data: Any, schema: Any) -> Any:
-    """Return the data of an XML document with the schema's types, where the schema names one."""
+def typed_xml(data: Any, schema: Any, *, hardened: bool = True) -> Any:
+    """Return the data of an XML document with the schema's types, where the schema names one.
+
+    Args:
+        hardened: whether only ASCII digits without `_` between them are a number.
+    """
     if not isinstance(schema, dict):
         return data
     match schema.get("type"):
         case "object" if isinstance(data, dict):
             properties = schema.get("properties", {})
-            return {name: typed_xml(value, properties.get(name)) for name, value in data.items()}
+            return {name: typed_xml(value, properties.get(name), hardened=hardened) for name, value in data.items()}
         case "array":
-            return [typed_xml(element, schema.get("items")) for element in _elements(data)]
+            return [typed_xml(element, schema.get("items"), hardened=hardened) for element in _elements(data)]
         case "string" if data is None:
             return ""
         case str() as kind if isinstance(data, str):
-            return _converted(data, kind)
+            return _converted(data, kind, hardened)
     return data
 
 
-def typed_csv(rows: list[dict[str, Any]], schema: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the rows of a CSV file with the types of the schema's items."""
+def typed_csv(rows: list[dict[str, Any]], schema: dict[str, Any], *, hardened: bool = True) -> list[dict[str, Any]]:
+    """Return the rows of a CSV file with the types of the schema's items.
+
+    Args:
+        hardened: as in `typed_xml`.
+    """
     properties = schema.get("items", schema).get("properties", {})
-    return [{name: _typed_cell(cell, properties.get(name)) for name, cell in row.items()} for row in rows]
+    return [{name: _typed_cell(cell, properties.get(name), hardened) for name, cell in row.items()} for row in rows]
 
 
 def _elements(data: Any) -> list[Any]:
@@ -42,20 +52,22 @@ def _elements(data: Any) -> list[Any]:
     return [] if data is None else [data]
 
 
-def _typed_cell(cell: Any, schema: Any) -> Any:
+def _typed_cell(cell: Any, schema: Any, hardened: bool) -> Any:
     kind = schema.get("type") if isinstance(schema, dict) else None
     kinds = kind if isinstance(kind, list) else [kind]
     if not cell:
         return None if isinstance(kind, list) and "null" in kind else cell
     for one in kinds:
-        value = _converted(cell, one)
+        value = _converted(cell, one, hardened)
         if one == "string" or not isinstance(value, str):
             return value
     return cell
 
 
-def _converted(text: str, kind: Any) -> Any:
+def _converted(text: str, kind: Any, hardened: bool) -> Any:
     """Return the text as the type; the text itself if it cannot be converted."""
+    if hardened and kind != "boolean" and not _NUMBER.fullmatch(text):
+        return text
     try:
         match kind:
             case "integer":

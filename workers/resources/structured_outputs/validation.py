@@ -38,7 +38,8 @@ def check_reply(reply: str, schema_text: str, kind: Format, coerce_xml: bool, *,
 
     Args:
         coerce_xml: whether texts of XML are converted.
-        hardened: whether numbers have to be finite, and a CSV without rows has to name the schema's columns.
+        hardened: whether numbers have to be finite and written as in other languages, and a CSV without rows has to
+            name the schema's columns.
     """
     schema = _read_schema(schema_text)
     if isinstance(schema, Finding):
@@ -84,15 +85,15 @@ def _validate(data: Any, schema: Any, kind: Format | None, *, hardened: bool = F
     """Convert what XML and CSV wrote as text, if that is the kind, then validate.
 
     Args:
-        hardened: whether the numbers that texts were converted to have to be finite.
+        hardened: whether the numbers that texts become have to be finite, and written as in other languages.
     """
     from jsonschema_specifications import REGISTRY
 
     try:
         if kind == "xml":
-            data = typed_xml(data, schema)
+            data = typed_xml(data, schema, hardened=hardened)
         elif kind == "csv":
-            data = typed_csv(data, schema)
+            data = typed_csv(data, schema, hardened=hardened)
         if hardened:
             _check_finite(data)
         # With this registry a reference to another document is an error: the default one would fetch it.

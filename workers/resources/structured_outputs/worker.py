@@ -54,7 +54,7 @@ class StructuredOutputs(gymq.Resources[SchemaRow]):
 
     class Options(gymq.WorkerOptions):
         xml_coerce_types: bool = True
-        hardened: bool = True  # False: NaN passes any bounds, a line of prose is a CSV without rows
+        hardened: bool = True  # False: NaN and `1_000` are numbers, a line of prose is a CSV
 
     # The schema's patterns may need exponential time on an unlucky reply; that counts against the reply.
     compute_limits = ComputeLimits(cpu_s=20.0, timeout_s=400.0, max_memory_bytes=4 * 1024**3, prepare=prepare)

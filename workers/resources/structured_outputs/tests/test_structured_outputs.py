@@ -374,6 +374,23 @@ def test_a_text_that_becomes_a_number_without_value_does_not_fit(text, kind):
     assert check_reply(text, json.dumps(schema), kind, True, hardened=False).error_type is None
 
 
+@pytest.mark.parametrize("number", ["1_0", "٣", "１０", "1_0.5", "1e1_0"])
+@pytest.mark.parametrize("type_", ["integer", "number"])
+def test_only_what_other_languages_read_as_a_number_is_one(number, type_):
+    peer = None if type_ == "number" or not set(number) & set("e.") else "validation_error"
+    schema = {"type": "object", "properties": {"n": {"type": type_}}}
+    files: list[Any] = [(f"<n>{number}</n>", "xml", schema), (f"n\n{number}", "csv", {"items": schema})]
+    for text, kind, of_kind in files:
+        assert error_of(text, of_kind, kind) == "validation_error"
+        assert check_reply(text, json.dumps(of_kind), kind, True, hardened=False).error_type == peer
+
+
+@pytest.mark.parametrize("number", ["7", " +7 ", "-007", "1.", ".5", "-1.5E+3"])
+def test_numbers_are_read_in_each_usual_form(number):
+    schema = {"items": {"type": "object", "properties": {"n": {"type": "number"}}}}
+    assert error_of(f"n\n{number}", schema, "csv") is None
+
+
 def test_nan_in_a_tool_call_is_no_number():
     schema = json.dumps(NUMBER)
     assert check_arguments('{"n": NaN}', None, schema).error_type == "tool_arguments_parse_error"
