@@ -27,15 +27,26 @@ def same_value(returned: Any, expected: Any, *, hardened: bool = True) -> bool:
     """
     if returned == expected or json.dumps(returned) == json.dumps(expected):
         return True
-    is_whole = hardened and _is_whole(expected)
-    if is_whole and _is_whole(returned):
-        return Decimal(returned) == Decimal(expected)
     try:
+        if hardened and (same := same_whole_number(returned, expected)) is not None:
+            return same
         ours, theirs = float(returned), float(expected)
     except (TypeError, ValueError, OverflowError):
         return False
-    close = math.isfinite(theirs) and abs(ours - theirs) <= ABSOLUTE + RELATIVE * abs(theirs)
-    return close and abs(ours - theirs) < 0.5 if is_whole else ours == theirs or close
+    return ours == theirs or (math.isfinite(theirs) and abs(ours - theirs) <= ABSOLUTE + RELATIVE * abs(theirs))
+
+
+def same_whole_number(value: Any, expected: Any) -> bool | None:
+    """Return whether a number is the whole number that is expected; None if that is for a tolerance to say.
+
+    Raises:
+        TypeError, ValueError, OverflowError: a whole number is expected, and the value is no number.
+    """
+    if not _is_whole(expected):
+        return None
+    if _is_whole(value):
+        return Decimal(value) == Decimal(expected)
+    return None if abs(float(value) - float(expected)) < 0.5 else False
 
 
 def _is_whole(value: Any) -> bool:

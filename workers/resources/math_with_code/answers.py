@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from typing import Any
+
+from gymq.workers.resources.code_gen.comparison import same_whole_number
 
 TOLERANCE = 1e-6  # relative for numbers above one, absolute below
 
-_WHOLE = re.compile(r"[+-]?\d+")
 _BOX = "\\boxed{"
 _TEXT = re.compile(r"\\text\{(.*)\}", re.DOTALL)
 
@@ -48,14 +48,14 @@ def same_answer(answer: str, expected: str, *, hardened: bool = True) -> bool:
     """Equal after light normalisation, or equal as numbers within the tolerance.
 
     Args:
-        hardened: whether there is no tolerance between whole numbers.
+        hardened: whether a whole number is no other one, however close.
     """
     ours, theirs = normalised(answer), normalised(expected)
     if ours == theirs:
         return True
-    if hardened and _WHOLE.fullmatch(ours) and _WHOLE.fullmatch(theirs):
-        return Decimal(ours) == Decimal(theirs)
     try:
+        if hardened and (same := same_whole_number(ours, theirs)) is not None:
+            return same
         actual, wanted = float(ours), float(theirs)
     except ValueError:
         return False

@@ -168,7 +168,7 @@ def test_answers_are_compared_as_text_and_as_numbers(answer, expected, same):
     assert same_answer(answer, expected) is same
 
 
-@pytest.mark.parametrize("answer", ["2000001", "02000001", "1999999"])
+@pytest.mark.parametrize("answer", ["2000001", "02000001", "1999999", "2000001.0", "2000001.", "2.000001e6"])
 def test_a_whole_number_is_no_other_one(answer):
     assert not same_answer(answer, "2000000")
     assert same_answer(answer, "2000000", hardened=False)
