@@ -263,7 +263,7 @@ def _of_card(card: dict[str, Any], paths: Sequence[str]) -> dict[str, dict[str, 
         data = entry.get("data_files")
         if isinstance(data, str) or (isinstance(data, list) and all(isinstance(one, str) for one in data)):
             data = [{"split": "train", "path": data}]
-        folder = str(entry.get("data_dir") or "").strip("/")
+        folder = _text(entry.get("data_dir")).strip("/")
         splits: dict[str, list[str]] = {}
         if data is None and folder:
             for path in paths:
@@ -273,13 +273,18 @@ def _of_card(card: dict[str, Any], paths: Sequence[str]) -> dict[str, dict[str, 
             if not isinstance(one, dict):
                 continue
             given = one.get("path")
-            patterns = [str(each) for each in (given if isinstance(given, list) else [given]) if each]
+            patterns = [text for each in (given if isinstance(given, list) else [given]) if (text := _text(each))]
             matching = [path for path in paths if any(_matches(path, pattern, folder) for pattern in patterns)]
             if matching:
-                splits[str(one.get("split") or "train")] = matching
+                splits[_text(one.get("split")) or "train"] = matching
         if splits:
-            found[str(entry.get("config_name") or "default")] = splits
+            found[_text(entry.get("config_name")) or "default"] = splits
     return found
+
+
+def _text(value: Any) -> str:
+    """Return a text or number of a card as text; nothing of a list or object, which YAML may repeat without end."""
+    return str(value) if isinstance(value, str | int | float) and value else ""
 
 
 def _matches(path: str, pattern: str, folder: str) -> bool:

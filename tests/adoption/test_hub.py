@@ -220,6 +220,16 @@ def test_a_configuration_may_be_a_folder() -> None:
         choose(HubName.parse("hf:a/b:train"), paths, card)
 
 
+@pytest.mark.parametrize(
+    "field", ["config_name: {}", "data_dir: {}", "data_files: [{{split: {}}}]", "data_files: [{{path: {}}}]"]
+)
+def test_a_card_whose_values_repeat_each_other_without_end_costs_nothing(hub: Hub, field: str) -> None:
+    tens = "".join(f"a{n + 1}: &a{n + 1} [{', '.join(10 * [f'*a{n}'])}]\n" for n in range(30))
+    card = f"---\na0: &a0 [x]\n{tens}configs:\n- {field.format('*a30')}\n---\n"
+    hub.add("org/sums", {"README.md": card.encode(), "sums.jsonl": lines(ROWS)})
+    assert read("hf:org/sums") == ROWS
+
+
 def test_a_missing_package_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
