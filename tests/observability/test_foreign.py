@@ -399,6 +399,26 @@ def test_an_archive_that_is_no_log_is_refused(tmp_path: Path) -> None:
         read(tmp_path / "x.eval")
 
 
+@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
+def test_a_damaged_log_of_inspect_is_one_sentence(tmp_path: Path, method: int) -> None:
+    path = tmp_path / "x.eval"
+    with zipfile.ZipFile(path, "w", method) as archive:
+        archive.writestr("header.json", 50 * '{"eval": {"task": "sums"}}')
+    content = path.read_bytes()
+    path.write_bytes(content[:60] + bytes(byte ^ 0xFF for byte in content[60:64]) + content[64:])
+    with pytest.raises(ForeignError, match=r"x\.eval: (not a log of Inspect|header\.json cannot be read): "):
+        read(path)
+
+
+def test_a_log_of_inspect_may_not_unpack_to_more_than_a_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gymq.runs.foreign.inspect_log.MAX_SAMPLE_BYTES", 1000)
+    path = tmp_path / "x.eval"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("header.json", 1001 * " ")
+    with pytest.raises(ForeignError, match=r"x\.eval: header\.json is larger than 1000 bytes"):
+        read(path)
+
+
 def odd_copies(value: Any) -> Iterator[Any]:
     """Yield copies of a document, each with something odd in the place of one of its values."""
     for name, entry in (

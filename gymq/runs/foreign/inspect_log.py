@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import importlib
 import json
+import lzma
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -64,14 +66,24 @@ def _zipped(path: Path) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any], 
         header = next((name for name in _HEADERS if name in names), None)
         if header is None:
             raise ForeignError(f"{path}: not a log of Inspect: it has no {_HEADERS[0]}")
-        evaluation = _object(archive.read(header), f"{path}: {header}").get("eval")
+        evaluation = _unzipped(archive, header, path).get("eval")
         for name in names:
             if not name.startswith(_SAMPLES) or not name.endswith(".json"):
                 continue
-            if archive.getinfo(name).file_size > MAX_SAMPLE_BYTES:
-                raise ForeignError(f"{path}: {name} is larger than {MAX_SAMPLE_BYTES} bytes")
-            sample = _object(archive.read(name), f"{path}: {name}")
+            sample = _unzipped(archive, name, path)
             yield evaluation if isinstance(evaluation, dict) else {}, sample, f"{path}: {name}"
+
+
+def _unzipped(archive: zipfile.ZipFile, name: str, path: Path) -> dict[str, Any]:
+    where = f"{path}: {name}"
+    if archive.getinfo(name).file_size > MAX_SAMPLE_BYTES:
+        raise ForeignError(f"{where} is larger than {MAX_SAMPLE_BYTES} bytes")
+    try:
+        return _object(archive.read(name), where)
+    except NotImplementedError:
+        raise
+    except (OSError, RuntimeError, zlib.error, lzma.LZMAError) as error:  # damaged, or encrypted
+        raise ForeignError(f"{where} cannot be read: {error}") from None
 
 
 def _by_inspect(path: Path) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any], str]]:
