@@ -24,6 +24,10 @@ MAX_LINE_BYTES = 512 * 1024 * 1024
 
 NOT_A_FILE = "not a regular file; rows are read more than once, so write them to one"
 _OF_UTF16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_OF_SEVERAL_LINES = {
+    b"[": "; `jq -c '.[]'` writes an array as lines, one for each element",
+    b"{": "; `jq -c .` writes an object on one line",
+}
 
 
 class JsonlError(GymqError, ValueError):
@@ -119,7 +123,7 @@ def _why_no_object(line: bytes, error: msgspec.DecodeError) -> str:
     try:
         json.loads(line, parse_constant=constants.append)  # Python takes more for JSON than there is
     except (ValueError, RecursionError):
-        return f"the line is not valid JSON: {error}"
+        return f"the line is not valid JSON: {error}{_OF_SEVERAL_LINES.get(line.strip(), '')}"
     return f"the line is not valid JSON: it contains {constants[0] if constants else 'half of a surrogate pair'}"
 
 

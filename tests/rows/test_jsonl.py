@@ -109,6 +109,8 @@ def test_an_endless_line_does_not_fill_the_memory(tmp_path: Path, monkeypatch: p
         (b'{"a": 1,}\n', "not valid JSON"),
         (b'{"a": 1} {"a": 2}\n', "not valid JSON"),
         (b'"What is it?",Nairobi\n', "not valid JSON"),
+        (b"[\n", r"not valid JSON: .*; `jq -c '\.\[\]'` writes an array as lines"),
+        (b"  {\r\n", r"not valid JSON: .*; `jq -c \.` writes an object on one line"),
         (b'{"a": "\xff"}\n', "not UTF-8"),
         (b'{"\xff": 1}\n', "not UTF-8"),
         ('{"a": 1}\n'.encode("utf-16-le"), "zero bytes, as text in UTF-16 does"),
