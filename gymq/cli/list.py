@@ -17,8 +17,9 @@ def list(
 ) -> int:
     """List the workers that a configuration can name, with a description of each, or the benchmarks.
 
-    A worker whose libraries are not installed is listed with the command that installs them. `gymq list benchmarks`
-    lists the benchmarks in folders `benchmarks`, here or of an installed NeMo Gym, with what each needs.
+    A worker that cannot be imported is listed with the error; one whose libraries are not installed says when it starts
+    how to install them. `gymq list benchmarks` lists the benchmarks in folders `benchmarks`, here or of an installed
+    NeMo Gym, with what each needs.
 
     Args:
         kind: only the workers of this kind; `benchmarks` lists benchmarks instead.

@@ -8,8 +8,6 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
-import httpx
-
 from gymq.errors import GymqError
 
 if TYPE_CHECKING:
@@ -97,6 +95,8 @@ class Tavily:
         Raises:
             UsageLimit, ServiceError
         """
+        import httpx
+
         if not self._clients:
             raise ServiceError("the search has no API key")
         client = next(self._turns)
@@ -112,6 +112,7 @@ class Tavily:
 
 
 async def _sent(client: AsyncTavilyClient, call: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    import httpx
     from tavily import errors
 
     try:
