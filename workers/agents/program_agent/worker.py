@@ -23,7 +23,7 @@ from gymq.protocol.messages import FailureClass, Stage
 from gymq.redaction import hide_options
 from gymq.responses import content_text, user_contents
 from gymq.sandbox import Apptainer, Docker, ProgramResult, Subprocess, Workspace, network_address
-from gymq.workers import SHIPPED
+from gymq.workers import located
 
 FOLDER = "/tmp/gymq-program"  # in a container
 PROMPT, ROW = "prompt.txt", "row.json"
@@ -205,8 +205,8 @@ def _packed(agent: str, files: list[str]) -> bytes:
     packed, names = io.BytesIO(), set[str]()
     with tarfile.open(fileobj=packed, mode="w", dereference=True) as archive:
         for file in files:
-            path = next((path for path in (Path(file), SHIPPED / file) if path.exists()), None)
-            if path is None:
+            path = located(file)
+            if not path.exists():
                 raise gymq.OptionsError(f"{agent}: files: {file} does not exist in {Path.cwd()}")
             name = path.resolve().name
             if name in names | {PROMPT, ROW}:

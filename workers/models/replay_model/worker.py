@@ -11,6 +11,7 @@ from gymq.workers.models.replay_model.recordings import BadRecording, NotRecorde
 
 import gymq
 from gymq.protocol.subjects import RolloutId
+from gymq.workers import located
 
 
 class ReplayModel(gymq.Model):
@@ -31,7 +32,8 @@ class ReplayModel(gymq.Model):
             OptionsError: a file cannot be read or a line is not a recording.
         """
         try:
-            self._recordings = await asyncio.to_thread(Recordings, self.options.recordings)
+            files = [located(file) for file in self.options.recordings]
+            self._recordings = await asyncio.to_thread(Recordings, files)
         except BadRecording as error:
             raise gymq.OptionsError(f"{self.name}: recordings: {error}") from None
         except OSError as error:

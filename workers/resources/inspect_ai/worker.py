@@ -9,6 +9,7 @@ import pydantic
 
 import gymq
 from gymq.protocol.messages import FailureClass
+from gymq.workers import located
 
 
 class SampleRow(gymq.Row):
@@ -37,8 +38,10 @@ class Tasks(gymq.AskingEnvironment[SampleRow]):
             text = f'{error.name} is not installed: pip install "gymq[inspect]" openai, or `isolated: true`'
             raise gymq.OptionsError(f"{self.name}: {text}") from None
         judge = None if self.options.judge_model_server is None else self._judge
+        file, at, name = self.options.task.partition("@")
+        task = f"{located(file)}{at}{name}" if file.endswith(".py") else self.options.task
         try:
-            self._evaluation = Evaluation(self.options.task, self.options.task_args, judge)
+            self._evaluation = Evaluation(task, self.options.task_args, judge)
         except Exception as error:  # of whatever package it is
             text = (
                 f"task: {self.options.task!r} cannot be loaded: {' '.join(f'{type(error).__name__}: {error}'.split())}"

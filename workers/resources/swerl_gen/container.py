@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import secrets
-from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import pydantic
@@ -13,6 +12,7 @@ from gymq.workers.resources.swerl_gen.reproduction import decoys_of
 import gymq
 from gymq.authoring import first_problem
 from gymq.sandbox import GIB, MIB, Limits, Program, ProgramResult, Sandbox, SandboxFailed, SandboxOptions, check_path
+from gymq.workers import located
 
 _NOT_APPLIED, _NOT_ALIKE = 120, 121  # exit status; scripts say 0, 1 or 2
 
@@ -121,7 +121,7 @@ class Containers:
         self, sandbox: Sandbox, options: SandboxOptions, folder: str | None, timeout_s: float, hardened: bool
     ) -> None:
         self._sandbox = sandbox
-        self._folder = None if folder is None else Path(folder).resolve()
+        self._folder = None if folder is None else located(folder).resolve()
         self._hardened = hardened
         self._limits = options.limits(
             Limits(

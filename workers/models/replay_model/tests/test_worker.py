@@ -251,8 +251,11 @@ async def test_several_files_are_read(tmp_path: Path) -> None:
     await worker.stop()
 
 
-async def test_the_example_replays_to_its_own_rows() -> None:
-    worker = ReplayModel({"recordings": str(EXAMPLE)})
+async def test_the_example_replays_to_its_own_rows_wherever_gymq_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    worker = ReplayModel({"recordings": "workers/models/replay_model/data/example.jsonl"})
     await worker.start()
     for line in EXAMPLE.read_text().splitlines():
         recorded = json.loads(line)
