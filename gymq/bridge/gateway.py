@@ -33,6 +33,7 @@ CAPTURE = "/training-token-capture"
 
 MAX_BODY_BYTES = 64 << 20
 BODY_TIMEOUT_S = 60.0
+AT_ONCE = 8  # calls of one rollout; the bodies of more are not read yet
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -53,6 +54,7 @@ class Admission:
     num_calls: int = 0
     num_failed: int = 0
     in_flight: set[asyncio.Task[Any]] = field(default_factory=set, repr=False)
+    room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE), repr=False)
 
     @property
     def openai_url(self) -> str:
@@ -144,8 +146,9 @@ class Gateway:
             assert task is not None
             admission.in_flight.add(task)  # before the body, whose rest may arrive when the rollout is over
             try:
-                body = await read_body(request, max_bytes=MAX_BODY_BYTES, timeout_s=BODY_TIMEOUT_S)
-                reply = await answer(request, dialect, body, ask)
+                async with admission.room:
+                    body = await read_body(request, max_bytes=MAX_BODY_BYTES, timeout_s=BODY_TIMEOUT_S)
+                    reply = await answer(request, dialect, body, ask)
             finally:
                 admission.in_flight.discard(task)
             if reply.status == 200:

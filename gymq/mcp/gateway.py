@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
 
+AT_ONCE = 8  # requests of one program; the bodies of more are not read yet
+
+
 @dataclass
 class Offer:
     """The address of one session's tools, and the calls made there.
@@ -47,6 +50,7 @@ class Offer:
     failure: Exception | None = field(default=None, repr=False)
     on_failure: Callable[[Exception], None] | None = field(default=None, repr=False)
     in_flight: set[asyncio.Task[Any]] = field(default_factory=set, repr=False)
+    room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE), repr=False)
 
     @property
     def headers(self) -> dict[str, str]:
@@ -154,8 +158,14 @@ class ToolGateway:
         expected = f"Bearer {offer.api_key if offer else secrets.token_hex()}"
         if not hmac.compare_digest(given, expected.encode()):
             await _refuse(send, 401, "this needs the headers of the offer")
-        elif manager is None or rest != "mcp":
+        elif offer is None or manager is None or rest != "mcp":
             await _refuse(send, 404, "the address of the tools ends in /mcp")
+        elif scope["method"] == "POST":
+            async with offer.room:
+                if place in self._offered:
+                    await manager.handle_request(scope, receive, send)
+                else:
+                    await _refuse(send, 404, "the rollout is over")
         else:
             await manager.handle_request(scope, receive, send)
 

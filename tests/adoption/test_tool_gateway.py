@@ -4,6 +4,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
@@ -12,6 +13,7 @@ import pytest
 import gymq
 from gymq.agent import Agent, AgentOptions, Rollout, Session
 from gymq.mcp import Offer, ToolGateway
+from tests.support.waiting import until
 
 from ..bridge.world import World, new_client
 
@@ -120,6 +122,26 @@ async def test_calls_made_at_once_run_one_after_the_other(world: World) -> None:
     assert (status, result["reward"]) == (200, 1.0)
     outputs = [item["output"] for item in result["response"]["output"] if item["type"] == "function_call_output"]
     assert [json.loads(output)["total"] for output in outputs] == [4, 5, 6, 7, 8]
+
+
+async def test_a_program_that_hangs_up_has_few_calls_in_flight() -> None:
+    class Slow:
+        async def call(self, call: Any) -> Any:
+            await asyncio.Event().wait()
+
+    rollout: Any = SimpleNamespace(params={"tools": [TOOL]})
+    session: Any = Slow()
+    call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "add", "arguments": {"amount": 1}}}
+    headers = {"Accept": "application/json, text/event-stream"}
+    async with ToolGateway() as gateway, gateway.offer(rollout, session) as offer, aiohttp.ClientSession() as http:
+        requests = [
+            asyncio.create_task(http.post(offer.url, json=call, headers=headers | offer.headers)) for _ in range(20)
+        ]
+        await until(lambda: len(offer.in_flight) >= 8)
+        for request in requests:
+            request.cancel()
+        await asyncio.wait(requests)
+        assert len(offer.in_flight) == 8
 
 
 async def test_a_session_that_is_lost_ends_the_rollout_though_the_program_continues(world: World) -> None:

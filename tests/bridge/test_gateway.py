@@ -116,6 +116,26 @@ async def test_calls_of_fifty_at_once_and_one_of_ten_megabytes_are_answered() ->
         assert await length_of("x" * 10**7) == str(10**7)
 
 
+async def test_of_the_calls_of_one_rollout_few_are_read_at_once() -> None:
+    asked, release = 0, asyncio.Event()
+
+    async def wait(params: dict[str, Any]) -> dict[str, Any]:
+        nonlocal asked
+        asked += 1
+        await release.wait()
+        return reply("x")
+
+    async with Gateway() as gateway, gateway.admit("one", wait) as one, gateway.admit("two", ask) as two:
+        many = [
+            asyncio.create_task(post(f"{one.openai_url}/responses", one.api_key, {"input": "x"})) for _ in range(20)
+        ]
+        await until(lambda: len(one.in_flight) == 20)
+        assert await post(f"{two.openai_url}/responses", two.api_key, {"input": "x"}) == 200
+        assert asked == 8
+        release.set()
+        assert set(await asyncio.gather(*many)) == {200}
+
+
 async def test_failed_calls_are_counted() -> None:
     async def fail(params: dict[str, Any]) -> dict[str, Any]:
         raise RolloutError(FailureClass.MODEL_FAILED, "out of order")
