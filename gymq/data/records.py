@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from gymq.data.routed_experts import read_experts
 from gymq.errors import GymqError
-from gymq.protocol.tokens import VERSIONS_FIELD
+from gymq.protocol.tokens import VERSIONS_FIELD, CallTokens, ContinuedPrompt
 from gymq.responses.items import incomplete_reason
 from gymq.responses.tokens import ROUTED_EXPERTS
 
@@ -59,7 +59,7 @@ class Record:
 
     @classmethod
     def of(cls, result: Mapping[str, Any]) -> Record:
-        """Return the record of a result of `/run`.
+        """Return the record of a result of `/run`, with lists of tokens or packed ones.
 
         Raises:
             NotTrainable: no item has tokens, or a prompt does not begin with everything before it.
@@ -69,19 +69,20 @@ class Record:
         spans: list[Span] = []
         stretches: list[Stretch] = []
         routed_experts: list[Any] = []
+        before: CallTokens | None = None
         for item in result["response"]["output"]:
             generation = item.get("generation_token_ids")
             if not generation:
                 continue
-            prompt = item["prompt_token_ids"]
-            if prompt[: len(token_ids)] != token_ids:
-                raise NotTrainable("a prompt does not begin with the prompt and the generation before it")
-            given = len(token_ids)
-            kind: SpanKind = "observation" if spans else "prompt"
-            spans.append(Span(given, len(prompt), kind))
-            spans.append(Span(len(prompt), len(prompt) + len(generation), "generation"))
-            log_probs += [0.0] * (len(prompt) - given) + list(item["generation_log_probs"])
-            token_ids = [*prompt, *generation]
+            added = _added(item["prompt_token_ids"], token_ids, before)
+            before = CallTokens(item["prompt_token_ids"], generation)
+            start = len(token_ids) + len(added)
+            spans.append(Span(len(token_ids), start, "observation" if spans else "prompt"))
+            spans.append(Span(start, start + len(generation), "generation"))
+            log_probs += [0.0] * len(added)
+            log_probs += item["generation_log_probs"]
+            token_ids += added
+            token_ids += generation
             stretches += item.get(VERSIONS_FIELD) or [(None, len(generation))]
             routed_experts.append(item.get(ROUTED_EXPERTS))
         if not spans:
@@ -166,6 +167,16 @@ class Record:
             return importlib.import_module("numpy").concatenate(parts)
         except ValueError as error:
             raise NotTrainable(str(error)) from None
+
+
+def _added(prompt: Any, token_ids: list[int], before: CallTokens | None) -> Sequence[int]:
+    """Return the tokens of a prompt after those of the sequence so far."""
+    if isinstance(prompt, ContinuedPrompt) and prompt.follows(before):
+        return prompt.suffix
+    whole: list[int] = prompt if isinstance(prompt, list) else prompt.tolist()
+    if whole[: len(token_ids)] != token_ids:
+        raise NotTrainable("a prompt does not begin with the prompt and the generation before it")
+    return whole[len(token_ids) :]
 
 
 def _versions(spans: Sequence[Span], stretches: Sequence[Stretch]) -> list[str | None]:

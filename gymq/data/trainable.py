@@ -14,7 +14,14 @@ from typing import Any
 
 from gymq.data.failure_status import StatusError
 from gymq.protocol.messages import FailureClass
-from gymq.protocol.tokens import TOKEN_FIELDS, VERSIONS_FIELD, ContinuedPrompt
+from gymq.protocol.tokens import (
+    GENERATION_FIELD,
+    PROMPT_FIELD,
+    TOKEN_FIELDS,
+    VERSIONS_FIELD,
+    CallTokens,
+    ContinuedPrompt,
+)
 from gymq.responses.tokens import OPTIONAL_TOKEN_FIELDS, ROUTED_EXPERTS
 
 Item = dict[str, Any]
@@ -24,8 +31,9 @@ Item = dict[str, Any]
 class _Chain:
     """Calls that continue one another."""
 
-    seen: bytes  # prompt and generation of the last call
-    num_generated: int
+    last: CallTokens | None = None
+    seen: bytearray = field(default_factory=bytearray)  # prompt and generation of the last call
+    num_generated: int = 0
     positions: list[int] = field(default_factory=list)  # of its items in the output
 
 
@@ -68,17 +76,18 @@ def one_chain(output: Sequence[Item]) -> Trainable:
         if not _has_tokens(item, f"output[{position}]"):
             _strip(item)
             continue
-        prompt, generation = _packed(item["prompt_token_ids"]), _packed(item["generation_token_ids"])
-        chain = max(
-            (chain for chain in chains if prompt.startswith(chain.seen)),
-            key=lambda chain: len(chain.seen),
-            default=None,
-        )
+        tokens = CallTokens(item[PROMPT_FIELD], item[GENERATION_FIELD])
+        chain = _continued(chains, tokens.prompt)
         if chain is None:
-            chain = _Chain(b"", 0)
+            chain = _Chain()
             chains.append(chain)
-        chain.seen = prompt + generation
-        chain.num_generated += len(item["generation_token_ids"])
+        if isinstance(tokens.prompt, ContinuedPrompt) and tokens.prompt.follows(chain.last):
+            chain.seen += _packed(tokens.prompt.suffix)
+        else:
+            chain.seen = bytearray(_packed(tokens.prompt))
+        chain.seen += _packed(tokens.generation)
+        chain.last = tokens
+        chain.num_generated += len(tokens.generation)
         chain.positions.append(position)
     if not chains:
         return Trainable(items, 0, 0)
@@ -89,6 +98,24 @@ def one_chain(output: Sequence[Item]) -> Trainable:
         for item in calls:
             _strip(item)
     return Trainable(items, len(best.positions), sum(map(len, others)), branches)
+
+
+def _continued(chains: Sequence[_Chain], prompt: Sequence[int]) -> _Chain | None:
+    """Return the longest chain that a prompt continues. Of a prompt that refers to a chain, only the rest is read."""
+    begun = next((one for one in chains if isinstance(prompt, ContinuedPrompt) and prompt.follows(one.last)), None)
+    if begun is None:
+        ids = _packed(prompt)
+        continued = [one for one in chains if ids.startswith(one.seen)]
+    else:
+        assert isinstance(prompt, ContinuedPrompt)
+        rest, length = _packed(prompt.suffix), len(begun.seen)
+        possible = (one for one in chains if length <= len(one.seen) <= length + len(rest))
+        continued = [
+            one
+            for one in possible
+            if one is begun or (one.seen.startswith(begun.seen) and rest.startswith(one.seen[length:]))
+        ]
+    return max(continued, key=lambda one: len(one.seen), default=None)
 
 
 def _branch(calls: Sequence[Item]) -> Branch:

@@ -40,9 +40,7 @@ def encode_result(outcome: Outcome, on_untrainable: Untrainable) -> bytes:
 
 
 def result_fields(outcome: Outcome, on_untrainable: Untrainable) -> dict[str, Any]:
-    """Return what a reader of the JSON text of `encode_result` gets.
-
-    Tokens are most of that text, so the packed ones of the response become lists without being written and parsed.
+    """Return what a reader of the JSON text of `encode_result` gets, but with packed tokens in the response.
 
     Raises:
         StatusError: the outcome has no result.
@@ -55,8 +53,19 @@ def result_fields(outcome: Outcome, on_untrainable: Untrainable) -> dict[str, An
         fields["response"] = {**response, "output": items}
     result: dict[str, Any] = msgspec.json.decode(to_json(fields))
     for position, name, values in packed:
-        result["response"]["output"][position][name] = values.tolist()
+        result["response"]["output"][position][name] = values
     return result
+
+
+def with_lists(result: dict[str, Any]) -> dict[str, Any]:
+    """Return `result_fields` with lists in place of packed tokens: what a reader of its JSON text gets.
+
+    The prompt of each call is a list of its own then, so this takes memory for the sum of their lengths.
+    """
+    items, packed = _without_packed(result["response"]["output"])
+    for position, name, values in packed:
+        items[position][name] = values.tolist()
+    return {**result, "response": {**result["response"], "output": items}}
 
 
 def _without_packed(output: list[Any]) -> tuple[list[Any], list[tuple[int, str, array[Any] | ContinuedPrompt]]]:

@@ -63,7 +63,7 @@ def failed_episode(task: Row, failed: SampleFailed) -> Row:
 
 def episode(task: Row, sample: Sample, agent: Row, submitted_at: float, ended_at: float) -> tuple[Row, Row]:
     """Return an episode without its trace, and the message that carries the trace; arguments as in `trace_of`."""
-    trace = trace_of(sample.result, task, agent, submitted_at, ended_at, with_experts=True)
+    trace = trace_of(sample.packed, task, agent, submitted_at, ended_at, with_experts=True)
     opened = {name: trace.pop(name) for name in _OPENED}
     nodes, calls = trace.pop("nodes"), trace.pop("calls")
     delta = {"trace": opened["id"], "open": opened, "nodes": nodes, "calls": calls, "set": trace}

@@ -8,6 +8,7 @@ import math
 import reprlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 import msgspec
@@ -20,7 +21,7 @@ from gymq.data.jsonl import JsonlText, parse_object
 from gymq.data.materialise import Materialisation, MaterialiseOptions
 from gymq.data.records import Record
 from gymq.data.rows import ROLLOUT_INDEX, TASK_INDEX, MaterialisedRow, RowError, digest_of
-from gymq.data.trainer_results import result_fields
+from gymq.data.trainer_results import result_fields, with_lists
 from gymq.errors import GymqError
 from gymq.protocol.messages import FailureClass, Outcome, VerifiedRollout
 
@@ -37,17 +38,25 @@ class Sample:
     """One rollout with its reward.
 
     Attributes:
-        result: the row as it was sent, with `response`, `reward` and the verifier's fields; what `/run` answers.
+        packed: `result`, with packed tokens.
         policy_versions: that answered, the first one first; empty if the model has no versions.
     """
 
     rollout_index: int
-    result: Row
+    packed: Row
     policy_versions: list[str]
+
+    @cached_property
+    def result(self) -> Row:
+        """The row as it was sent, with `response`, `reward` and the verifier's fields; what `/run` answers.
+
+        Each call has its whole prompt, so this takes memory with the square of the calls; `record` does not.
+        """
+        return with_lists(self.packed)
 
     @property
     def reward(self) -> float:
-        return float(self.result["reward"])
+        return float(self.packed["reward"])
 
     def record(self) -> Record:
         """Return its tokens as one sequence.
@@ -55,7 +64,7 @@ class Sample:
         Raises:
             NotTrainable: it has none.
         """
-        return Record.of(self.result)
+        return Record.of(self.packed)
 
     def records(self) -> list[Record]:
         """Return `record()`, and a sequence for each branch of the conversation (`Record.branches_of`).
@@ -63,7 +72,7 @@ class Sample:
         Raises:
             NotTrainable: it has no tokens.
         """
-        return [self.record(), *Record.branches_of(self.result)]
+        return [self.record(), *Record.branches_of(self.packed)]
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,9 @@ import pytest
 
 from gymq.data.records import NotTrainable, Record, to_nemo_rl, to_openrlhf, to_trl, to_verl
 from gymq.data.routed_experts import read_experts
-from gymq.data.trainer_results import encode_result, result_fields
+from gymq.data.trainer_results import encode_result, result_fields, with_lists
 from gymq.protocol.messages import VerifiedRollout
-from gymq.protocol.tokens import TOKEN_FIELDS, CallTokens, ContinuedPrompt
+from gymq.protocol.tokens import TOKEN_FIELDS, CallTokens, ContinuedPrompt, TokenChain, pack_fields
 from tests.trainer.experts import npy
 
 from .engine import Body
@@ -234,4 +234,24 @@ def test_a_trainer_in_python_gets_what_the_text_of_a_result_says(log_prob: float
     beside = {**call([9], [8]), "routed_experts": "x"}
     outcome = rolled_out(first, {"type": "function_call_output", "output": "7"}, second, beside)
     for given in (outcome, rolled_out(call([1], [2]))):
-        assert json.dumps(result_fields(given, "error")) == json.dumps(json.loads(encode_result(given, "error")))
+        packed, text = result_fields(given, "error"), encode_result(given, "error")
+        assert json.dumps(with_lists(packed)) == json.dumps(json.loads(text))
+        assert Record.of(packed) == Record.of(json.loads(text))
+        assert Record.branches_of(packed) == Record.branches_of(json.loads(text))
+
+
+def test_the_prompts_of_a_conversation_are_not_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    chain, items = TokenChain(None), []
+    tokens: list[int] = []
+    for turn in range(20):
+        tokens += [turn, turn]
+        said = call(tokens, [turn, 7])
+        pack_fields(said, "call")
+        chain, output = chain.after([said])
+        tokens += [turn, 7]
+        items += output
+    outcome = rolled_out(*items)
+    expected = Record.of(json.loads(encode_result(outcome, "error")))
+    monkeypatch.delattr(ContinuedPrompt, "full")
+    assert Record.of(result_fields(outcome, "error")) == expected
+    assert expected.token_ids == tokens

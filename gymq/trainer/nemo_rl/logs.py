@@ -79,7 +79,7 @@ class MessageLogs:
                 failed = failed or group.failures[0]
                 continue
             try:
-                log = self.of(group.samples[0].result)
+                log = self.of(group.samples[0].packed)
             except NotTrainable as error:
                 failed = failed or SampleFailed(0, "not_trainable", str(error), 422)
                 continue
@@ -159,8 +159,8 @@ class MessageLogs:
 
     def _write_texts(self, items: Sequence[Row]) -> None:
         for name, ids in (("prompt_str", "prompt_token_ids"), ("generation_str", "generation_token_ids")):
-            for item, text in zip(items, self.tokenizer.batch_decode([item[ids] for item in items]), strict=True):
-                item[name] = text
+            for item in items:  # one at a time, since each prompt is a list of all tokens before it
+                (item[name],) = self.tokenizer.batch_decode([list(item[ids])])
 
 
 def failure(failed: SampleFailed) -> Exception:
