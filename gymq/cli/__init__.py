@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import errno
 import logging
+import signal
 import sys
 from difflib import get_close_matches
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import cyclopts
@@ -99,8 +101,17 @@ def _shown_error(error: cyclopts.CycloptsError) -> Any:
     return CycloptsPanel(shown)
 
 
+def _interrupt(_number: int, frame: FrameType | None) -> None:
+    """End the command as Ctrl-C does, so that it leaves no unfinished files."""
+    on_interrupt = signal.getsignal(signal.SIGINT)
+    if not callable(on_interrupt):  # a shell has it ignored for what it starts in the background
+        raise KeyboardInterrupt
+    on_interrupt(signal.SIGINT, frame)
+
+
 def main() -> None:
     """Run a command. Exit status: 0 done, 1 failed, 2 refused for its input, 3 finished with failed rollouts."""
+    signal.signal(signal.SIGTERM, _interrupt)
     memory.hide_memory()
     if logging.lastResort is not None:  # where a command has no log, warnings look like its other messages
         logging.lastResort.setFormatter(logging.Formatter("gymq: %(message)s"))

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,8 @@ from gymq.cluster.server import find_running
 from gymq.data.run_files import refused_row
 from gymq.responses import FunctionCall, FunctionCallOutput
 from gymq.testing import function_call, reply
+
+from .conftest import entry
 
 FIRST_IS_RIGHT = '''
 import gymq
@@ -54,6 +58,18 @@ class Counter(gymq.Resources[Row, dict]):
 
     async def verify(self, request):
         return gymq.Verdict(float(request.state["count"] == request.row.goal))
+"""
+
+WAITING = """
+import asyncio
+
+import gymq
+
+
+class Waiting(gymq.Resources):
+    async def verify(self, request):
+        print("verifying", flush=True)
+        await asyncio.sleep(3600)
 """
 
 
@@ -332,3 +348,16 @@ def test_a_broken_line_is_named(gymq, lenient, here):
     assert called.status == 2
     assert "old.jsonl:2" in called.err
     assert not (here / "new.jsonl").exists()
+
+
+def test_sigterm_leaves_no_unfinished_files(here):
+    (here / "waiting.py").write_text(WAITING)
+    write_lines(here / "old.jsonl", result(0, "A", reward=1.0, answer="A"))
+    before = set(here.iterdir())
+    command = [*entry(), *("score", "--rollouts", "old.jsonl", "--output", "new.jsonl", "--resources", "waiting.py")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        next(line for line in process.stdout if line == "verifying\n")
+        process.send_signal(signal.SIGTERM)
+    assert process.returncode == 130
+    assert {path for path in here.iterdir() if path.name != "__pycache__"} == before
