@@ -33,6 +33,7 @@ class Gap(BaseTask):
 
     prompt: str  # the text before it
     suffix: str
+    canonical_solution: str  # the missing part
     test: str  # defines `check(candidate)`
     entry_point: str
 
@@ -89,7 +90,8 @@ class CodeFim(gymq.Resources[GapRow]):
     async def _status(self, gap: Gap, completion: str) -> str:
         async with self._slots:
             program = gap.program(completion)
-            run = await self._runner.check(program, gap.entry_point, gap.test, self.options.timeout)
+            reference = gap.program(gap.canonical_solution)
+            run = await self._runner.check(program, gap.entry_point, gap.test, reference, self.options.timeout)
         if run.error is not None:
             return f"failed: {run.error}"
         return "passed" if run.ended else "timed out"

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import gymq
 from gymq.sandbox import Limits, Program, Sandbox, SandboxOptions
 
 MEMORY_BYTES = 4 * 1024**3
@@ -40,16 +41,19 @@ class Runner:
         self._sandbox = sandbox
         self._options = options
 
-    async def check(self, code: str, entry_point: str, test: str, time_s: float) -> Run:
+    async def check(self, code: str, entry_point: str, test: str, reference: str, time_s: float) -> Run:
         """Load a program and check its function.
 
         Args:
-            test: code that defines `check(candidate)`.
+            test: code that defines `check(candidate)`, after the names of the reference.
+            reference: a program that is right.
 
         Raises:
+            InvalidTask: the reference cannot be loaded.
             SandboxFailed: nothing is known about the program.
         """
-        return await self._run(code, entry_point, test, [], [], time_s, 0)
+        request = {"code": code, "entry_point": entry_point, "test": test, "reference": reference}
+        return await self._run(request | {"inputs": [], "limits_s": []}, time_s, 0, "--test")
 
     async def call(
         self,
@@ -71,30 +75,15 @@ class Runner:
         Raises:
             SandboxFailed: nothing is known about the program.
         """
-        return await self._run(code, entry_point, None, inputs, limits_s, time_s, output_bytes)
+        request = {"code": code, "entry_point": entry_point, "inputs": inputs, "limits_s": limits_s}
+        return await self._run(request, time_s, output_bytes)
 
-    async def _run(
-        self,
-        code: str,
-        entry_point: str,
-        test: str | None,
-        inputs: Sequence[Any],
-        limits_s: Sequence[float],
-        time_s: float,
-        output_bytes: int,
-    ) -> Run:
+    async def _run(self, request: dict[str, Any], time_s: float, output_bytes: int, *arguments: str) -> Run:
         mark = secrets.token_hex(16)
-        request = {
-            "code": code.encode(errors="replace").decode(),
-            "entry_point": entry_point,
-            "test": test,
-            "inputs": inputs,
-            "limits_s": limits_s,
-            "mark": mark,
-        }
+        code = request["code"].encode(errors="replace").decode()
         program = Program(
-            (self._sandbox.python, "-I", "harness.py"),
-            stdin=json.dumps(request).encode(),
+            (self._sandbox.python, "-I", "harness.py", *arguments),
+            stdin=json.dumps(request | {"code": code, "mark": mark}).encode(),
             files={"harness.py": _HARNESS},
         )
         limits = Limits(time_s=time_s, memory_bytes=MEMORY_BYTES, output_bytes=output_bytes + 64 * 1024)
@@ -105,6 +94,8 @@ class Runner:
                 return Run(lines, None, ended=True)
             case ["error", str(text)] if not lines:
                 return Run([], text, ended=True)
+            case ["invalid", str(text)] if arguments:
+                raise gymq.InvalidTask(f"the reference cannot be loaded: {text}")
         complete = finished.stdout.split(b"\n")[:-1]
         return Run(complete, None, ended=False, overflowed=finished.limit == "output")
 

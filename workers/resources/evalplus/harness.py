@@ -1,15 +1,19 @@
 """Runs a program and calls one of its functions with inputs. It lies in a sandbox, and only needs the standard library.
 
-The request is JSON on stdin: `code`, `entry_point`, `test` (null, or code that defines `check(candidate)`, which gets
-the function), `inputs` (encoded argument lists), `limits_s` (seconds for each call) and `mark`. Each line of the answer
-is JSON on the original stdout: `["error", text]` if the program could not be loaded or its test failed; for each call
-`["failed"]` or `["value", result, exact, elements, seconds]`; at the end `["end", mark]`. Whatever the program itself
-prints goes nowhere, and reading stdin fails.
+The request is JSON on stdin: `code`, `entry_point`, `inputs` (encoded argument lists), `limits_s` (seconds for each
+call) and `mark`. Each line of the answer is JSON on the original stdout: `["error", text]` if the program could not be
+loaded; for each call `["failed"]` or `["value", result, exact, elements, seconds]`; at the end `["end", mark]`.
+Whatever the program itself prints goes nowhere, and reading stdin fails.
+
+With the argument `--test` the request has `test`, code that defines `check(candidate)`, and `reference`, a program that
+is right, whose names the test may use. The program under test then runs in a process of its own, which sees neither.
+The answer is `["invalid", text]` if the reference could not be loaded, `["error", text]` also if the test failed, or
+`["end", mark]`.
 """
 
 from __future__ import annotations
 
-import builtins
+import ctypes
 import io
 import json
 import os
@@ -22,13 +26,14 @@ from decimal import Decimal
 from fractions import Fraction
 from numbers import Rational
 from types import FrameType, ModuleType
-from typing import Any, NoReturn
+from typing import IO, Any, NoReturn
 
 MAX_DEPTH, MAX_VALUES = 100, 5_000_000  # of a result; what is larger equals nothing
 _SHOWN_CHARACTERS = 10_000
 _SMALL = 2**63  # JSON readers limit the digits of a number
 _EXACT = (type(None), bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset)
 _UNKNOWN = ["unknown"]
+_PR_SET_DUMPABLE = 4
 
 
 class _TooLargeError(Exception):
@@ -37,6 +42,14 @@ class _TooLargeError(Exception):
 
 class _OutOfTimeError(Exception):
     """A call has used up its time."""
+
+
+class _InvalidReferenceError(Exception):
+    """The reference cannot be loaded."""
+
+
+class _ProgramError(Exception):
+    """The program under test raised an exception; the text is that of it."""
 
 
 class _NoInput(io.TextIOBase):
@@ -54,31 +67,18 @@ class _NoInput(io.TextIOBase):
 
 
 def main() -> None:
+    program = _Program() if sys.argv[1:] == ["--test"] else None  # before it could see the request
     request = json.loads(sys.stdin.buffer.read())
-    answers = open(os.dup(1), "w", encoding="ascii")  # noqa: SIM115 - as long as the process
-    itself, leave = os.getpid(), os._exit
-    nothing = os.open(os.devnull, os.O_RDWR)
-    for fd in (0, 1, 2):
-        os.dup2(nothing, fd)
-    sys.stdin = _NoInput()
-    os.chdir(tempfile.mkdtemp())
-
-    def say(*words: Any) -> None:
-        if os.getpid() != itself:  # the program forked, and this is the child
-            leave(0)
-        answers.write(json.dumps(words) + "\n")
-        answers.flush()
-
-    mark, test, given = request.pop("mark"), request["test"], request["inputs"]
-    own = dict(vars(builtins))  # before the program can change them
+    say, leave = _speaker(open(os.dup(1), "w", encoding="ascii")), os._exit  # noqa: SIM115 - as long as the process
+    _close_streams()
+    mark, given, function = request.pop("mark"), request["inputs"], None
     try:
-        names = _load(request["code"])
-        function = names[request["entry_point"]]
-        if test is not None:
-            # The test uses the program's helpers, but `abs` and the like are Python's.
-            names = {name: value for name, value in names.items() if name not in own} | {"__builtins__": own}
-            exec(compile(test, "<string>", "exec", dont_inherit=True), names)
-            names["check"](_with_plain_results(function))
+        if program is None:
+            function = _load(request["code"])[request["entry_point"]]
+        else:
+            _test(program, request)
+    except _InvalidReferenceError as error:
+        say("invalid", str(error))
     except BaseException as error:
         say("error", _text_of(error))
     else:
@@ -88,15 +88,94 @@ def main() -> None:
     leave(0)
 
 
+def _speaker(file: IO[str]) -> Callable[..., None]:
+    """Return what writes a line of JSON."""
+    itself, leave = os.getpid(), os._exit
+
+    def say(*words: Any) -> None:
+        if os.getpid() != itself:  # the program forked, and this is the child
+            leave(0)
+        file.write(json.dumps(words) + "\n")
+        file.flush()
+
+    return say
+
+
+def _close_streams() -> None:
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for fd in (0, 1, 2):
+        os.dup2(nothing, fd)
+    sys.stdin = _NoInput()
+    os.chdir(tempfile.mkdtemp())
+
+
+class _Program:
+    """A program in a process of its own, forked from one that has read nothing yet and lets nobody look into it."""
+
+    def __init__(self) -> None:
+        requests, answers = os.pipe(), os.pipe()
+        theirs, ours = (requests[0], answers[1]), (requests[1], answers[0])
+        is_program = os.fork() == 0
+        for fd in ours if is_program else theirs:
+            os.close(fd)
+        if is_program:
+            _serve(os.fdopen(requests[0]), _speaker(os.fdopen(answers[1], "w")))
+        self._requests, self._answers = os.fdopen(requests[1], "w"), os.fdopen(answers[0])
+        ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+
+    def load(self, code: str, entry_point: str) -> Callable[..., Any]:
+        """Return the program's function, with results of plain types: an object of its own may equal everything."""
+        self._ask("load", code, entry_point)
+        return lambda *arguments, **named: decode(self._ask("call", encode(arguments), encode(named)))
+
+    def _ask(self, *words: Any) -> Any:
+        try:
+            self._requests.write(json.dumps(words) + "\n")
+            self._requests.flush()
+            answer = self._answers.readline()
+        except BrokenPipeError:
+            answer = ""
+        match json.loads(answer or "null"):
+            case ["said", said]:
+                return said
+            case ["error", said]:
+                raise _ProgramError(said)
+        os._exit(0)  # the program ended its process, so there is nothing to say
+
+
+def _serve(requests: IO[str], say: Callable[..., None]) -> NoReturn:
+    """Load a program and call its function, as often as asked."""
+    leave = os._exit
+    function: Any = None
+    _close_streams()
+    for line in requests:
+        try:
+            match json.loads(line):
+                case ["load", code, entry_point]:
+                    function, said = _load(code)[entry_point], None
+                case [_, arguments, named]:
+                    said = encode(function(*decode(arguments), **decode(named)))
+        except BaseException as error:
+            say("error", _text_of(error))
+        else:
+            say("said", said)
+    leave(0)
+
+
+def _test(program: _Program, request: dict[str, Any]) -> None:
+    try:
+        names = _load(request["reference"])
+    except BaseException as error:
+        raise _InvalidReferenceError(_text_of(error)) from None
+    function = program.load(request["code"], request["entry_point"])
+    exec(compile(request["test"], "<string>", "exec", dont_inherit=True), names)
+    names["check"](function)
+
+
 def _load(code: str) -> dict[str, Any]:
     module = sys.modules["solution"] = ModuleType("solution")
     exec(compile(code, "<string>", "exec", dont_inherit=True), module.__dict__)
     return module.__dict__
-
-
-def _with_plain_results(function: Any) -> Callable[..., Any]:
-    """Return the function with results of plain types only: an object of the program may equal everything."""
-    return lambda *arguments, **named: decode(encode(function(*arguments, **named)))
 
 
 def _call(function: Any, arguments: Any, limit_s: float) -> list[Any]:

@@ -100,18 +100,56 @@ async def test_an_object_that_equals_everything_is_no_result():
     assert [status.partition(":")[0] for status in found] == ["failed"] * len(kinds)
 
 
-@pytest.mark.parametrize("name", ["global abs; abs", "import builtins; builtins.abs"])
-async def test_the_functions_of_python_that_a_test_calls_are_its_own(name, tmp_path):
-    gap = {"task_id": "near", "prompt": "def half(x):\n", "suffix": "", "entry_point": "half"}
-    test = "def check(candidate):\n    assert abs(candidate(3.0) - 1.5) < 1e-6\n"
-    (tmp_path / "problems.jsonl").write_text(json.dumps(gap | {"test": test}))
-    found = await statuses(
-        f"    {name} = lambda x: 0.0\n    return 7.0\n",
-        "    return x / 2\n",
-        row=EXAMPLES[0] | {"verifier_metadata": {"task_id": "near"}},
-        problems=str(tmp_path / "problems.jsonl"),
-    )
-    assert found == ["failed: ", "passed"]
+HALF = {
+    "task_id": "half",
+    "prompt": "def twice(x):\n    return x + x\ndef half(x):\n",
+    "suffix": "",
+    "canonical_solution": "    return x / 2\n",
+    "test": "import math\ndef check(candidate):\n    assert math.fabs(twice(candidate(3.0)) - abs(-3.0)) < 1e-6\n",
+    "entry_point": "half",
+}
+HACKS = {
+    "builtin": "    return -3.0\nimport builtins; builtins.abs = abs = lambda x: -6.0\n",
+    "helper": "    return 7.0\ntwice = lambda x: 3.0\n",
+    "module": "    return 7.0\nimport math; math.fabs = lambda x: 0.0\n",
+    "runner": """
+    import os, sys
+    frame = sys._getframe()
+    while frame := frame.f_back:
+        if "mark" in frame.f_locals:
+            frame.f_locals["say"]("end", frame.f_locals["mark"])
+            os._exit(0)
+""",
+}
+
+
+async def test_a_program_cannot_change_its_test(tmp_path):
+    (tmp_path / "problems.jsonl").write_text(json.dumps(HALF))
+    row = EXAMPLES[0] | {"verifier_metadata": {"task_id": "half"}}
+    found = await statuses(*HACKS.values(), "    return x / 2\n", row=row, problems=str(tmp_path / "problems.jsonl"))
+    assert [status.partition(":")[0] for status in found] == ["failed"] * len(HACKS) + ["passed"]
+
+
+async def test_a_task_whose_own_solution_cannot_be_loaded_is_no_reward(tmp_path):
+    (tmp_path / "problems.jsonl").write_text(json.dumps(HALF | {"canonical_solution": "    return (\n"}))
+    row = EXAMPLES[0] | {"verifier_metadata": {"task_id": "half"}}
+    with pytest.raises(gymq.InvalidTask, match="never closed"):
+        await statuses("    return x / 2\n", row=row, problems=str(tmp_path / "problems.jsonl"))
+
+
+async def test_a_program_cannot_look_into_the_process_of_its_tests():
+    files = "mem", "maps", "fd/0", "fd/1", "environ"
+    code = f"""
+    import os
+    for file in {files}:
+        try:
+            os.open(f"/proc/{{os.getppid()}}/{{file}}", os.O_RDONLY)
+        except PermissionError:
+            continue
+        os._exit(0)
+    high, low = max(levels), min(levels)
+"""
+    assert await statuses(code) == ["passed"]
 
 
 async def test_output_and_files_do_not_matter():
