@@ -242,6 +242,24 @@ def test_an_instance_may_be_in_the_metadata_of_the_request():
     assert json.loads(row)["FAIL_TO_PASS"] == ["t"]
 
 
+@pytest.mark.parametrize("name", ["../../home/x/other", "/x", "a/../../b"])
+def test_the_name_of_an_instance_leads_to_no_other_image(name):
+    row = {"instance_id": name, "problem_statement": "Broken."}
+    with pytest.raises(gymq.InvalidTask, match="plain absolute path"):
+        read(json.dumps(row).encode(), {})
+
+
+@pytest.mark.parametrize("image", ["/", "/proc/self/root", "./", "x/../.."])
+def test_a_folder_of_the_machine_is_no_image(image, tmp_path, monkeypatch):
+    (tmp_path / "x").mkdir()
+    monkeypatch.chdir(tmp_path)
+    row = {"instance_id": "a__b-1", "problem_statement": "Broken.", "image": image}
+    found, _ = read(json.dumps(row).encode(), {})
+    with pytest.raises(gymq.InvalidTask, match="is a folder of this machine"):
+        found.image_of(None)
+    assert found.image_of("/images/{instance_id}.sif") == "/images/a__b-1.sif"
+
+
 @pytest.mark.parametrize("template", ["/images/{name}.sif", "/images/{}.sif", "/images/{instance_id.x}", "{"])
 def test_a_template_of_images_that_names_something_else_is_refused(template):
     with pytest.raises(gymq.OptionsError, match="container_formatter: expected"):

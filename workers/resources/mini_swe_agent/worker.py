@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import pydantic
 from gymq.workers.resources.mini_swe_agent.harness import EvaluationTimedOut, Harness
@@ -17,6 +17,7 @@ from gymq.workers.resources.swerl_gen.edits import is_of_tests
 
 import gymq
 from gymq import responses
+from gymq.sandbox import check_path
 
 KINDS = ("FAIL_TO_PASS", "PASS_TO_PASS")
 
@@ -27,10 +28,15 @@ _NAMES = re.compile(r"^(?:diff --git|---|\+\+\+|\*\*\*|Index:|(?:rename|copy) (?
 _NAME = re.compile(r'"(?:[^"\\]|\\.)*"|\S+')
 
 
+def _is_plain(instance_id: str) -> str:
+    check_path(f"/{instance_id}")  # the harness writes into folders of this name
+    return instance_id
+
+
 class InstanceRow(gymq.Row):
     """A row of SWE-bench or SWE-Gym. Its other members go to the harness as they are."""
 
-    instance_id: str
+    instance_id: Annotated[str, pydantic.AfterValidator(_is_plain)]
 
 
 class MiniSwe(gymq.Resources[InstanceRow]):

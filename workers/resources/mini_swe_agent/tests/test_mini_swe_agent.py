@@ -99,6 +99,13 @@ async def test_a_harness_that_is_not_installed_is_named_with_the_command_that_in
         await harness.Harness(10, 1).evaluate(ROW, patch_that("right"))
 
 
+@pytest.mark.parametrize("name", ["../../../../elsewhere", "/elsewhere", "a/../../b", "a\0b"])
+async def test_the_harness_writes_into_no_folder_that_a_row_names(name):
+    async with Harness(MiniSwe) as env:
+        with pytest.raises(gymq.RolloutError, match="instance_id"):
+            await env.verify({**ROW, "instance_id": name}, reply(patch_that("right")))
+
+
 async def test_an_episode_without_a_patch_is_worth_nothing_and_needs_no_harness():
     async with Harness(MiniSwe) as env:
         for response in (reply(), reply(""), reply("I give up.")):
