@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 import signal
 import sys
+import threading
 from difflib import get_close_matches
 from pathlib import Path
 from types import FrameType
@@ -111,10 +113,16 @@ def _interrupt(_number: int, frame: FrameType | None) -> None:
 
 def main() -> None:
     """Run a command. Exit status: 0 done, 1 failed, 2 refused for its input, 3 finished with failed rollouts."""
-    signal.signal(signal.SIGTERM, _interrupt)
+    if threading.current_thread() is threading.main_thread():  # others cannot handle signals
+        signal.signal(signal.SIGTERM, _interrupt)
     memory.hide_memory()
     if logging.lastResort is not None:  # where a command has no log, warnings look like its other messages
         logging.lastResort.setFormatter(logging.Formatter("gymq: %(message)s"))
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        say("the working folder has been deleted: change to another one")
+        sys.exit(2)
     try:
         sys.exit(make_app(sys.argv[1] if len(sys.argv) > 1 else None)(sys.argv[1:]))
     except GymqError as error:

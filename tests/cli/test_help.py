@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -127,3 +128,13 @@ def test_an_unknown_log_level_is_refused_with_the_known_ones(gymq, name):
     refused = gymq(name, "--log-level", "loud")
     assert refused.status == 2
     assert 'Choose from: "debug", "info", "warning", "error".' in refused.err
+
+
+def test_a_folder_that_is_gone_is_a_sentence(tmp_path: Path):
+    ended = subprocess.run(
+        ["sh", "-c", 'rmdir "$PWD" && exec "$@"', "sh", *entry(), "status"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert (ended.returncode, ended.stderr) == (2, "gymq: the working folder has been deleted: change to another one\n")
