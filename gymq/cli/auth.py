@@ -54,6 +54,8 @@ def init(
     from gymq.cluster.server.auth_config import ServerSettings, render
     from gymq.cluster.server.roles import ROLES
 
+    if not host:
+        raise UsageError("--host needs an address; 0.0.0.0 is all of them")
     settings = ServerSettings(
         store=(store or folder / "jetstream").resolve(),
         host=host,

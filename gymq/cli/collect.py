@@ -65,7 +65,7 @@ def collect(
         output: file for the rollouts, JSONL; the other files of the run are written beside it. Default: a file in
             `runs` named after the configuration or verifier, the input and the model, so that the same command resumes
             the run.
-        agent: agent instance for rows that name none; not needed if there is only one.
+        agent: agent instance for rows that name none; not needed if the configuration has only one.
         num_repeats: rollouts per row. Default: that of --dataset, or 1.
         num_repeats_add_seed: give each repeat its own seed, in `metadata.extra_body`.
         limit: number of rows to use, from the start of the input.

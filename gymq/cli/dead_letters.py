@@ -11,7 +11,7 @@ from cyclopts.validators import Number
 from gymq.cli.shared.parameters import ClusterUrl, StreamsUrl
 
 Limit = Annotated[int | None, Parameter(validator=Number(gte=0))]
-LetterNumber = Annotated[int, Parameter(validator=Number(gte=1))]
+LetterNumber = Annotated[int, Parameter(validator=Number(gte=1, lte=2**64 - 1))]  # stream sequences
 
 
 @Parameter(name="*")

@@ -93,6 +93,12 @@ def test_a_folder_that_cannot_be_made_is_a_sentence(tmp_path: Path) -> None:
         init(folder=tmp_path / "file" / "auth")
 
 
+def test_a_host_without_a_name_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="--host"):
+        init(folder=tmp_path / "auth", host="")
+    assert not (tmp_path / "auth").exists()
+
+
 def test_half_a_certificate_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="--tls-key"):
         init(folder=tmp_path / "auth", tls_cert=tmp_path / "cert.pem")

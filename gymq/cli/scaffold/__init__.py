@@ -78,7 +78,7 @@ def make_worker(name: str, parent: Path, *, template: TemplateName) -> list[Path
     }
     taken = [str(path) for path in made if path.exists()]
     if taken:
-        raise ScaffoldError(f"{', '.join(taken)} already exists and is not overwritten: choose another name")
+        raise ScaffoldError(f"choose another name, since files are not overwritten: {', '.join(taken)}")
     try:
         for path, text in made.items():
             path.parent.mkdir(parents=True, exist_ok=True)
