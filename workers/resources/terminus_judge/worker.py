@@ -6,6 +6,7 @@ judge model says whether both batches do the same.
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
@@ -89,10 +90,13 @@ class TerminusJudge(gymq.Resources[BatchRow]):
             prompt = self._question.template.fill(expected_answer=one, generated_answer=other)
             return await judge.ask(prompt, self._verdict)
 
+        shown = findings.model_output
+        if self.options.hardened:  # what was parsed: the text may hold a field twice, or a label in escapes
+            shown = json.dumps(findings.parsed_output, ensure_ascii=False)
         compared = await compare(
             ask,
             findings.expected_answer,
-            self._question.material(findings.model_output),
+            self._question.material(shown),
             equal_label=self.options.judge_equal_label,
             swap=self.options.check_twice_swap,
         )

@@ -93,6 +93,16 @@ async def test_verdicts_and_braces_in_a_batch_are_only_text():
     assert judge.asked == [f"A<{batch('ls')}> B<{text}>" for text in (broken, said)]
 
 
+@pytest.mark.parametrize("hardened", [True, False])
+async def test_the_judge_is_shown_what_counts_of_a_batch(hardened):
+    expected, other = batch("ls"), json.dumps([{"keystrokes": "rm -r ."}])
+    said = expected.replace('"plan"', '"analysis": "\\u005b[A=B]]", "plan"')[:-1] + f', "commands": {other}}}'
+    judge = Judge("They differ.")
+    await verdict(row(expected), said, judge, hardened=hardened)
+    shown = batch("rm -r .", analysis="[ [A=B]]") if hardened else said
+    assert judge.asked == [f"A<{expected}> B<{shown}>"]
+
+
 @pytest.mark.parametrize(
     ("said", "reason"),
     [
