@@ -149,7 +149,7 @@ class WorkerSearch:
             # Only what has the identity of a worker of this kind is one.
             with contextlib.suppress(msgspec.DecodeError):
                 identity = _decode_identity(message.data)
-                if identity.metadata.get("kind") == kind:
+                if identity.metadata.get("kind") == kind and "implementation" in identity.metadata:
                     self._found[identity.name, identity.id, kind] = msgspec.json.decode(message.data)
                     self._count(identity.id)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -81,6 +81,28 @@ class ClusterStatus(msgspec.Struct, frozen=True):
     dead_letters: list[DeadLetterState]  # the newest, newest first
 
 
+class _Data(msgspec.Struct, frozen=True):
+    load: int
+    sessions: int | None = None
+    memory_bytes: int | None = None
+
+
+class _Endpoint(msgspec.Struct, frozen=True):
+    data: _Data | None = None
+    num_requests: int = 0
+    num_errors: int = 0
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    """What this needs of a worker's STATS."""
+
+    name: str
+    id: str
+    started: Annotated[datetime, msgspec.Meta(tz=True)]
+    metadata: dict[str, str]
+    endpoints: list[_Endpoint]
+
+
 async def read_status(bus: Bus, url: str, record: ServerRecord | None) -> ClusterStatus:
     """Ask server and workers.
 
@@ -126,7 +148,7 @@ async def _infos(js: JetStream) -> list[dict[str, Any]]:
 
 async def _server(url: str, record: ServerRecord | None, storage_bytes: int) -> ServerState:
     if record is not None:
-        return ServerState(record.version, _seconds_since(record.started), storage_bytes)
+        return ServerState(record.version, _seconds_since(datetime.fromisoformat(record.started)), storage_bytes)
     address = urlsplit(url.split(",")[0] if "://" in url else f"nats://{url.split(',')[0]}")
     info = await read_info(address.hostname or "127.0.0.1", address.port or 4222, _PROBE_S)
     return ServerState(None if info is None else info.version, None, storage_bytes)
@@ -134,7 +156,7 @@ async def _server(url: str, record: ServerRecord | None, storage_bytes: int) -> 
 
 async def read_workers(bus: Bus) -> list[WorkerState]:
     """Return the workers that answer within half a second."""
-    return [_worker(stats) for stats in await find_workers(bus) if _is_ours(stats)]
+    return [worker for stats in await find_workers(bus) if (worker := _worker(stats)) is not None]
 
 
 async def read_queues(js: JetStream, stream: str) -> list[QueueState]:
@@ -190,26 +212,26 @@ def _sum(one: QueueState, other: QueueState) -> QueueState:
     )
 
 
-def _is_ours(stats: dict[str, Any]) -> bool:
-    """Return whether a program is gymq's: others on the same server may answer the services protocol too."""
-    endpoints = stats.get("endpoints") or [{}]
-    fields = {*(stats.get("metadata") or {}), *(endpoints[0].get("data") or {})}
-    return {"kind", "implementation", "load"} <= fields
-
-
-def _worker(stats: dict[str, Any]) -> WorkerState:
-    first = stats["endpoints"][0]
+def _worker(stats: dict[str, Any]) -> WorkerState | None:
+    """Return a worker by its answer; None: another program on the same server gave it."""
+    try:
+        answer = msgspec.convert(stats, _Answer)
+        first = answer.endpoints[0]
+    except (msgspec.ValidationError, IndexError):
+        return None
+    if first.data is None:
+        return None
     return WorkerState(
-        name=stats["name"],
-        kind=stats["metadata"]["kind"],
-        implementation=stats["metadata"]["implementation"],
-        worker=stats["id"],
-        uptime_s=_seconds_since(stats["started"]),
-        load=first["data"]["load"],
-        sessions=first["data"].get("sessions"),
-        requests=first["num_requests"],
-        errors=first["num_errors"],
-        memory_bytes=first["data"].get("memory_bytes"),
+        name=answer.name,
+        kind=answer.metadata["kind"],
+        implementation=answer.metadata["implementation"],
+        worker=answer.id,
+        uptime_s=_seconds_since(answer.started),
+        load=first.data.load,
+        sessions=first.data.sessions,
+        requests=first.num_requests,
+        errors=first.num_errors,
+        memory_bytes=first.data.memory_bytes,
     )
 
 
@@ -218,5 +240,5 @@ async def _newest_dead_letters(bus: Bus) -> list[DeadLetterState]:
     return [DeadLetterState(letter.subject, letter.reason, letter.at) for letter in reversed(letters)]
 
 
-def _seconds_since(moment: str) -> float:
-    return max(0.0, (datetime.now(UTC) - datetime.fromisoformat(moment)).total_seconds())
+def _seconds_since(moment: datetime) -> float:
+    return max(0.0, (datetime.now(UTC) - moment).total_seconds())

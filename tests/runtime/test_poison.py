@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -10,6 +11,7 @@ from nats.aio.msg import Msg
 
 from gymq.bus import Bus, streams
 from gymq.bus.client import parse_headers
+from gymq.bus.discovery import find_workers
 from gymq.bus.jetstream import JetStream
 from gymq.bus.pull import Delivery, Pull
 from gymq.bus.queue.outcome_store import OutcomeStore
@@ -19,6 +21,7 @@ from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import BlobRef, Profile, Run, VerifiedRollout
 from gymq.protocol.subjects import TaskQueueName
+from gymq.runs.cluster_status import read_workers
 from gymq.runs.stored_runs import run_overview
 from tests.support.waiting import DEADLINE_S, until, until_answer
 
@@ -59,6 +62,42 @@ async def js(own_bus: Bus) -> JetStream:
     js = own_bus.js
     await streams.ensure(js, ["a"])
     return js
+
+
+# Discovery ------------------------------------------------------------------------------------------------------------
+
+LISTED = {
+    "name": "env",
+    "id": "resources-1",
+    "started": "2026-11-27T12:00:00Z",
+    "metadata": {"kind": "resources", "implementation": "env"},
+    "endpoints": [{"data": {"load": 1}, "num_requests": 1, "num_errors": 0}, {"name": "x"}],
+}
+FORGED: dict[str, Any] = {
+    "no implementation": {"metadata": {"kind": "resources"}},
+    "no endpoints": {"endpoints": []},
+    "endpoints that are none": {"endpoints": 5},
+    "no data": {"endpoints": [{}]},
+    "a load that is a text": {"endpoints": [{"data": {"load": "x"}}]},
+    "sessions that are a list": {"endpoints": [{"data": {"load": 1, "sessions": []}}]},
+    "a start that is no time": {"started": "x"},
+    "a start without a zone": {"started": "2026-11-27T12:00:00"},
+    "requests that are an object": {"endpoints": [{"data": {"load": 1}, "num_requests": {}}]},
+}
+
+
+@pytest.mark.parametrize("odd", FORGED)
+async def test_an_odd_answer_hides_no_worker(own_bus: Bus, odd: str) -> None:
+    answers = [json.dumps(LISTED).encode(), json.dumps(LISTED | {"id": "resources-2"} | FORGED[odd]).encode()]
+
+    async def answer(message: Msg) -> None:
+        for body in answers:
+            await own_bus.publish(message.reply, body)
+
+    await own_bus.subscribe("$SRV.STATS", answer)
+    found = await find_workers(own_bus)
+    assert {worker["metadata"]["implementation"] for worker in found} == {"env"}
+    assert [worker.worker for worker in await read_workers(own_bus)] == ["resources-1"]
 
 
 # The connection -------------------------------------------------------------------------------------------------------
