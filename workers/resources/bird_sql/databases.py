@@ -32,6 +32,7 @@ class _Copy:
         self.name = name
         self.session = session
         self.ended = False
+        self.is_used = False  # by earlier queries
 
     async def run(self, sql: str, timeout_s: float, *, is_reference: bool) -> bool:
         """Run a query; whether its rows are those of the reference before it.
@@ -45,6 +46,8 @@ class _Copy:
             answer = json.loads(await self.session.exchange(request, timeout_s + GRACE_S))
         except (TimeoutError, SessionEnded) as error:
             self.ended = True
+            if is_reference and self.is_used and isinstance(error, SessionEnded):
+                raise SandboxFailed("a sandbox with a database ended while it was idle") from None
             raise QueryFailed(str(error) or "out of time") from None
         except BaseException:
             self.ended = True
@@ -140,6 +143,7 @@ class Databases:
         if copy.ended:
             await copy.session.close()
         else:
+            copy.is_used = True
             self._idle.append(copy)
 
     async def _started(self, name: str, folder: Path) -> _Copy:

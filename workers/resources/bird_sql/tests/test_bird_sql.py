@@ -4,6 +4,7 @@ import sqlite3
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from gymq.workers.resources.bird_sql.worker import BirdSql, extract_query
 
@@ -163,6 +164,20 @@ async def test_a_sandbox_that_fails_is_no_reward():
         with pytest.raises(gymq.RolloutError) as raised:
             await env.verify(EXAMPLES[0], block("SELECT 1"))
     assert raised.value.failure_class == gymq.FailureClass.COMPONENT_FAILED
+
+
+async def test_a_sandbox_that_ended_while_it_was_idle_is_no_reward():
+    async with Harness(BirdSql, OPTIONS) as env:
+        given, right = EXAMPLES[0], block(EXAMPLES[0]["gt_sql"])
+        assert (await env.verify(given, right)).reward == 1.0
+        for process in psutil.Process().children(recursive=True):
+            if "queries.py" in process.cmdline():
+                process.kill()
+                await asyncio.to_thread(process.wait)
+        with pytest.raises(gymq.RolloutError) as raised:
+            await env.verify(given, right)
+        assert raised.value.failure_class == gymq.FailureClass.COMPONENT_FAILED
+        assert (await env.verify(given, right)).reward == 1.0
 
 
 async def test_a_file_that_is_no_database_earns_nothing(tmp_path):
