@@ -278,6 +278,8 @@ class RunSetup:
         return made
 
     async def _check_agents(self, agents: dict[str, str]) -> None:
+        if (asked := self._options.materialise.agent_name) is not None:  # even if each row names another
+            agents = {asked: "--agent"} | agents
         for agent, where in sorted(agents.items()):
             if not await is_running(self._bus, agent, "agents"):
                 found = [worker for worker in await find_workers(self._bus) if worker["metadata"]["kind"] == "agents"]
