@@ -169,6 +169,9 @@ def find(entry: str, roots: Sequence[Path]) -> Path:
     if (shipped := _shipped_equivalent(entry)) is not None:
         _logger.warning("config file %s does not exist here, so %s is used", entry, shipped.relative_to(SHIPPED))
         return shipped
+    if (folder := next((candidate for candidate in candidates if candidate.is_dir()), None)) is not None:
+        files = ", ".join(file.name for file in sorted(folder.glob("*.yaml")))
+        raise ConfigError(f"config file {entry} is a folder; name a file in it; its YAML files: {files or 'none'}")
     searched = ", ".join(dict.fromkeys(str(candidate) for candidate in candidates))
     raise ConfigError(f"config file {entry} does not exist; looked for {searched}")
 

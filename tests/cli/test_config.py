@@ -117,6 +117,14 @@ def test_unknown_keys_and_options_are_refused_by_every_command(gymq, here, confi
     assert not (here / ".gymq").exists()
 
 
+def test_a_worker_that_does_not_exist_is_named_with_file_and_line(gymq, here, config):
+    (here / "more.yaml").write_text(
+        "letters:\n  resources_servers:\n    mcqb:\n      entrypoint: worker.py\n      domain: other\n"
+    )
+    called = gymq("config", "check", "-c", "more.yaml")
+    assert called.err.startswith("gymq: more.yaml:3: there is no resources worker named 'mcqb': "), called.err
+
+
 def test_a_wrong_option_is_named_with_file_and_line(gymq, here, config):
     (here / "more.yaml").write_text("letters_agent:\n  responses_api_agents:\n    simple_agent:\n      max_stepz: 3\n")
     called = gymq("config", "check", "-c", config, "-c", "more.yaml")
@@ -154,9 +162,7 @@ def test_a_configuration_is_used_from_another_folder(gymq, here):
     (author / "letters.py").unlink()
     called = gymq("config", "check", "-c", "author/config.yaml")
     assert called.status == 2
-    assert called.err == (
-        f"gymq: letters: author/config.yaml:1: file letters.py not found: neither in {author} nor in {here}\n"
-    )
+    assert called.err == (f"gymq: author/config.yaml:1: file letters.py not found: neither in {author} nor in {here}\n")
 
 
 def test_an_option_of_the_simulated_policy_is_set_by_its_instance(gymq, here):

@@ -144,7 +144,7 @@ def test_a_missing_include_is_an_error(load_files):
 
 
 def test_a_directory_is_no_file(load_files):
-    with pytest.raises(ConfigError, match="config file sub does not exist"):
+    with pytest.raises(ConfigError, match=r"config file sub is a folder; name a file in it; its YAML files: a\.yaml$"):
         load_files({"sub/a.yaml": "x: 1"}, paths=["sub"])
 
 

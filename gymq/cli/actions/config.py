@@ -74,9 +74,9 @@ def _problem(config: Config, found: Instance) -> str | None:
     """Return what is wrong with the worker of an instance, in one line; None if nothing is."""
     try:
         check_instance(config, found)
-    except OptionsError as error:
+    except (OptionsError, WorkerNotFound) as error:
         return str(error)
-    except (BadToken, WorkerNotFound) as error:
+    except BadToken as error:
         return f"{found.name}: {error}"
     except Exception as error:  # the worker's own code, which may raise anything while it is imported
         return f"{found.name}: {found.implementation} cannot be loaded: {type(error).__name__}: {error}"

@@ -201,15 +201,19 @@ def check_instance(config: Config, found: Instance) -> None:
     try:
         worker = build(found)
     except OptionsError as error:
-        where = origin(config.sources, (found.name, found.server_type, found.implementation, *error.path))
-        known = where is not None and where != INITIAL
-        raise OptionsError(f"{where}: {error}" if known else str(error), error.path) from None
+        raise OptionsError(_placed(config, found, error, *error.path), error.path) from None
     except WorkerNotFound as error:
-        raise WorkerNotFound(_no_such_file(config, found) or str(error)) from None
+        raise WorkerNotFound(_no_such_file(config, found) or _placed(config, found, error)) from None
     options = worker.Options
     for name in sorted(options.ignored(found.options)):
         hint = "" if name in options.without_meaning else did_you_mean(name, options.model_fields)
         say(f"{found.name}: {name} has no meaning here and is ignored{hint}")
+
+
+def _placed(config: Config, found: Instance, error: Exception, *path: str | int) -> str:
+    """Return an error about an instance, after the place in the configuration that causes it."""
+    where = origin(config.sources, (found.name, found.server_type, found.implementation, *path))
+    return str(error) if where in (None, INITIAL) else f"{where}: {error}"
 
 
 def _no_such_file(config: Config, found: Instance) -> str | None:
