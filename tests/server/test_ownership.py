@@ -11,7 +11,7 @@ import httpx
 import nats
 import pytest
 
-from gymq.cluster.server import EmbeddedServer, ServerError, find_running
+from gymq.cluster.server import EmbeddedServer, ServerError, find_running, silent_owner
 from tests.support.waiting import DEADLINE_S
 
 
@@ -76,6 +76,20 @@ async def test_stopping_after_somebody_else_took_over_leaves_the_new_server_find
     async with EmbeddedServer(store) as second:
         await first.stop()
         assert await find_running(store) == second.url
+
+
+async def test_a_server_that_does_not_answer_still_has_its_store(store: Path) -> None:
+    assert await silent_owner(store) is None
+    async with EmbeddedServer(store) as server:
+        os.kill(server.pid, signal.SIGSTOP)
+        try:
+            assert await find_running(store) is None
+            assert await silent_owner(store) == str(os.getpid())
+        finally:
+            os.kill(server.pid, signal.SIGCONT)
+    assert await silent_owner(store) is None
+    async with EmbeddedServer(store, gives_way=True):
+        assert await silent_owner(store) is None
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", "\x00\xff"])

@@ -14,7 +14,7 @@ from gymq.bus.jetstream import STREAM_NOT_FOUND, JetStreamError
 from gymq.cli.shared.configuration import check_instance, require_instances
 from gymq.cli.shared.errors import UsageError
 from gymq.cluster.launch import Cluster
-from gymq.cluster.server import EmbeddedServer, find_running
+from gymq.cluster.server import EmbeddedServer, find_running, silent_owner
 from gymq.cluster.worker_process import WorkerFailed
 from gymq.config import Config, Instance, fingerprint
 from gymq.config.process_settings import process_variables
@@ -61,7 +61,7 @@ async def cluster_url(
         resumed: the run that is resumed, if any.
         before_start: called with the workers before a temporary cluster is started.
     """
-    url = nats or await find_running(STORE)
+    url = nats or await _find_cluster()
     if url is not None:
         yield ClusterAddress(url)
         return
@@ -89,9 +89,20 @@ async def cluster_url(
             raise
 
 
+async def _find_cluster(*, for_reading: bool = False) -> str | None:
+    """Return the URL of the server that runs in this folder, or None."""
+    url = await find_running(STORE, for_reading=for_reading)
+    if url is None and (owner := await silent_owner(STORE)) is not None:
+        raise UsageError(
+            f"the NATS server of the cluster in this folder (process {owner}) does not answer: it is starting, "
+            "stopping, frozen or too busy"
+        )
+    return url
+
+
 async def running_url(nats: str | None) -> str:
     """Return the URL of a cluster that is already running."""
-    url = nats or await find_running(STORE)
+    url = nats or await _find_cluster()
     if url is None:
         raise UsageError("no cluster runs in this folder: start one with `gymq up`, or name one with --nats URL")
     return url
@@ -110,7 +121,7 @@ async def stored_server(nats: str | None) -> AsyncIterator[tuple[str, EmbeddedSe
 
     A temporary server stops when a cluster needs the store.
     """
-    url = nats or await find_running(STORE, for_reading=True)
+    url = nats or await _find_cluster(for_reading=True)
     if url is not None:
         yield url, None
         return

@@ -251,3 +251,14 @@ async def find_running(store_dir: Path, *, for_reading: bool = False) -> str | N
         return None
     password = store.read_password()
     return client_url(record.host, record.port, password) if password else None
+
+
+async def silent_owner(store_dir: Path) -> str | None:
+    """Return the process whose server has this store and was not found by `find_running`; None: there is none.
+
+    Raises:
+        ServerError: the store belongs to another user.
+    """
+    store = Store(store_dir)
+    record = store.read_record()
+    return None if record is not None and record.gives_way else await store.owner()

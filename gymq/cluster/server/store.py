@@ -84,6 +84,20 @@ class Store:
             raise
         return lock
 
+    async def owner(self) -> str | None:
+        """Return the process that owns the store, or None; one that ends in a moment does not count."""
+        give_up = time.monotonic() + _GRACE_S
+        with self._checked(), contextlib.suppress(FileNotFoundError), self._lock.open("rb") as lock:
+            while True:
+                try:
+                    fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+                    return None
+                except BlockingIOError:
+                    if time.monotonic() >= give_up:
+                        return lock.read(20).decode("ascii", "replace")
+                await asyncio.sleep(0.02)
+        return None
+
     def is_wanted(self) -> bool:
         """Return whether a process waits for an owner that gives way to end."""
         with self._checked(), contextlib.suppress(FileNotFoundError):
