@@ -13,11 +13,14 @@ import yaml
 Format = Literal["json", "yaml", "xml", "toml", "csv"]
 
 
-def parse(text: str, kind: Format) -> Any:
+def parse(text: str, kind: Format, *, strict_csv: bool = False) -> Any:
     """Return the value that the text writes.
 
     YAML is version 1.1 without tags. CSV gives a list of objects, named by the first line, of texts. XML gives an
     object with the root element; leaves are texts, attributes members named `@name`, repeated elements lists.
+
+    Args:
+        strict_csv: whether a quoted cell of CSV has to end with its quote.
 
     Raises:
         Exception: whatever the format's library raises on a text that it cannot read.
@@ -30,7 +33,7 @@ def parse(text: str, kind: Format) -> Any:
         case "toml":
             return tomllib.loads(text)
         case "csv":
-            return list(csv.DictReader(io.StringIO(text)))
+            return list(csv.DictReader(io.StringIO(text), strict=strict_csv))
         case "xml":
             import xmltodict
 

@@ -38,14 +38,14 @@ def check_reply(reply: str, schema_text: str, kind: Format, coerce_xml: bool, *,
 
     Args:
         coerce_xml: whether texts of XML are converted.
-        hardened: whether numbers have to be finite and written as in other languages, and a CSV without rows has to
-            name the schema's columns.
+        hardened: whether numbers have to be finite and written as in other languages, quoted cells of CSV have to end,
+            and a CSV without rows has to name the schema's columns.
     """
     schema = _read_schema(schema_text)
     if isinstance(schema, Finding):
         return schema
     try:
-        data = parse(reply, kind)
+        data = parse(reply, kind, strict_csv=hardened)
         if hardened:
             _check_finite(data)
             _check_columns(data, reply, schema, kind)

@@ -355,6 +355,8 @@ ROWS = {"type": "array", "items": {"type": "object", "properties": {"a": {"type"
         ({"type": "array", "items": {"type": "number"}}, "[[1e999]]"[1:-1], "json"),
         (ROWS, "I cannot do that, sorry", "csv"),
         ({"type": "array"}, "I cannot do that, sorry", "csv"),
+        (ROWS, 'a,b\n1,"cut', "csv"),
+        (ROWS, 'a,b\n1,"x"y', "csv"),
     ],
 )
 def test_what_says_nothing_fits_only_where_the_peer_is_followed(schema, text, kind):
