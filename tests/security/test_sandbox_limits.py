@@ -244,6 +244,25 @@ async def test_sockets_are_those_of_a_process_or_of_a_network_of_its_own(sandbox
     assert ("1", "socketpair") in made
 
 
+async def test_by_its_files_a_program_makes_nobody_wait_and_signals_nobody(sandbox: LocalSandbox):
+    # A lease stops all others that open the file. Signals of a socket go to any process of the user.
+    code = (
+        "import fcntl, os, socket, struct\nfile, ends = open('x', 'w'), socket.socketpair()\n"
+        "parent = struct.pack('i', os.getppid())\n"
+        "ways = {\n"
+        "    'write lease': (fcntl.fcntl, file, 1024, 1), 'read lease': (fcntl.fcntl, open('x'), 1024, 0),\n"
+        "    'notify': (fcntl.fcntl, os.open('.', 0), 1026, 1), 'signal': (fcntl.fcntl, ends[0], 10, 9),\n"
+        "    'owner': (fcntl.fcntl, ends[0], 8, os.getppid()), 'ex': (fcntl.fcntl, ends[0], 15, bytes(4) + parent),\n"
+        "    'FIOSETOWN': (fcntl.ioctl, ends[0], 0x8901, parent),\n"
+        "    'SIOCSPGRP': (fcntl.ioctl, ends[0], 0x8902, parent),\n"
+        "}\n"
+        "for name, (call, *given) in ways.items():\n"
+        "    try: call(*given)\n    except PermissionError: continue\n    print(name)\n"
+        "print('done')"
+    )
+    assert (await run_python(sandbox, code)).stdout == b"done\n"
+
+
 @pytest.fixture
 def many_descriptors() -> Iterator[None]:
     """5,000 open descriptors in this process."""

@@ -29,8 +29,24 @@ _libc = ctypes.CDLL(None, use_errno=True)
 # Numbers of system calls: <asm/unistd_64.h>, <asm-generic/unistd.h>. From 424 on they are the same everywhere.
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # AUDIT_ARCH_*
 _NUMBERS = {
-    "x86_64": {"clone": 56, "fcntl": 72, "socket": 41, "socketpair": 53, "setsockopt": 54, "pivot_root": 155},
-    "aarch64": {"clone": 220, "fcntl": 25, "socket": 198, "socketpair": 199, "setsockopt": 208, "pivot_root": 41},
+    "x86_64": {
+        "clone": 56,
+        "fcntl": 72,
+        "ioctl": 16,
+        "socket": 41,
+        "socketpair": 53,
+        "setsockopt": 54,
+        "pivot_root": 155,
+    },
+    "aarch64": {
+        "clone": 220,
+        "fcntl": 25,
+        "ioctl": 29,
+        "socket": 198,
+        "socketpair": 199,
+        "setsockopt": 208,
+        "pivot_root": 41,
+    },
 }
 _CLONE3 = 435
 # By which one process stops, ends or hampers another one, which is named by the first argument: kill, tkill, tgkill,
@@ -66,7 +82,10 @@ _AF_UNIX, _AF_INET, _AF_INET6 = 1, 2, 10
 _PROTOCOLS = (0, 6, 17)  # the usual one, TCP, UDP
 _SOL_SOCKET = 1
 _BUFFER_OPTIONS = (7, 8, 32, 33)  # SO_SNDBUF, SO_RCVBUF, SO_SNDBUFFORCE, SO_RCVBUFFORCE
-_LOCKS_OF_NOBODY = (37, 38)  # F_OFD_SETLK, F_OFD_SETLKW: locks of an open file, for which no process is named
+# F_OFD_SETLK, F_OFD_SETLKW: locks of an open file, for which no process is named. F_SETLEASE, F_NOTIFY: whoever opens
+# a file of the same user waits for the holder of a lease. F_SETOWN, F_SETSIG, F_SETOWN_EX: any signal to any process.
+_FILE_CONTROLS = (37, 38, 1024, 1026, 8, 10, 15)
+_OWNER_CONTROLS = (0x8901, 0x8902)  # FIOSETOWN, SIOCSPGRP
 _EVERYBODY = 0xFFFFFFFF  # kill(-1, ...)
 _X32_BIT = 0x40000000
 
@@ -184,7 +203,8 @@ def _filter(machine: str, network: bool, guarded: tuple[int, ...]) -> list[bytes
     lines += _if_called(numbers["socket"], [*_unless(0, families), *_unless(2, _PROTOCOLS)])
     lines += _if_called(numbers["socketpair"], _unless(0, [_AF_UNIX]))
     lines += _if_called(numbers["setsockopt"], _if(1, [_SOL_SOCKET], _if(2, _BUFFER_OPTIONS)))
-    lines += _if_called(numbers["fcntl"], _if(1, _LOCKS_OF_NOBODY))
+    lines += _if_called(numbers["fcntl"], _if(1, _FILE_CONTROLS))
+    lines += _if_called(numbers["ioctl"], _if(1, _OWNER_CONTROLS))
     # A thread with descriptors of its own could hide them.
     own_descriptors = [
         _instruction(_LOAD, _ARGUMENTS[0]),
