@@ -99,7 +99,7 @@ def _ensure(place: Path, wanted: list[str], cancelled: threading.Event) -> str:
 
 
 def _install(python: Path, wanted: list[str], cancelled: threading.Event) -> None:
-    command = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-input", *wanted]
+    command = [sys.executable, "-P", "-m", "pip", "--python", str(python), "install", "--quiet", "--no-input", *wanted]
     quiet = {"PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     shown = f"pip install {' '.join(wanted)}"
     installer.install(command, shown=shown, timeout_s=INSTALL_S, cancelled=cancelled, variables=quiet)

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from multiprocessing import forkserver, spawn
+from multiprocessing import forkserver, spawn, util
 from multiprocessing.context import ForkServerContext, ForkServerProcess
 from typing import Any, ParamSpec, TypeVar
 
@@ -158,6 +158,7 @@ class KillableProcesses:
         raise ChildProcessError(f"the processes died {PROCESSES_TRIED} times before they computed anything")
 
     def _new_process(self) -> ProcessPool:
+        _start_server()  # the queues of a pool would start the resource tracker otherwise
         # forkserver: a child never inherits our sockets, locks or half-written buffers.
         return ProcessPool(1, initializer=_begin, initargs=(self._prepare, self._max_memory_bytes), context=_Context())
 
@@ -206,11 +207,13 @@ def _stop(pool: ProcessPool) -> None:
 class _Process(ForkServerProcess):
     """A process that can be killed, and does not run the program's main module again.
 
-    That module may have no `if __name__ == "__main__"`.
+    That module may have no `if __name__ == "__main__"`. Nor does it import from the folder that the program is run in,
+    unless the program does: it may hold files of strangers.
     """
 
     @staticmethod
     def _Popen(process_obj: Any) -> Any:
+        _start_server()
         with _without_main():
             return ForkServerProcess._Popen(process_obj)
 
@@ -244,6 +247,17 @@ def _without_main() -> Iterator[None]:
             yield
         finally:
             spawn.get_preparation_data = prepared
+
+
+def _start_server() -> None:
+    """Start the fork server and the resource tracker, if they do not run, without the current folder in their path."""
+    with _replacing:
+        flags = util._args_from_interpreter_flags  # type: ignore[attr-defined]
+        util._args_from_interpreter_flags = lambda: [*flags(), "-P"]  # type: ignore[attr-defined]
+        try:
+            forkserver.ensure_running()
+        finally:
+            util._args_from_interpreter_flags = flags  # type: ignore[attr-defined]
 
 
 class _Work:

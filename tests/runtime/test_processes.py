@@ -200,6 +200,19 @@ async def test_what_computes_ends_with_the_process_that_asked_for_it(
     await until(lambda: not is_alive(int(pid_file.read_text())))
 
 
+def test_nothing_is_imported_from_the_folder_that_a_program_is_run_in(tmp_path: Path) -> None:
+    for name in ("socket", "sitecustomize", "numpy", "pickle"):
+        (tmp_path / f"{name}.py").write_text(f"open({str(tmp_path / 'run')!r}, 'w').close()\n")
+    program = tmp_path / "elsewhere" / "program.py"
+    program.parent.mkdir()
+    program.write_text(
+        "import asyncio\nfrom gymq.processes import KillableProcesses\npool = KillableProcesses(1)\n"
+        "print(asyncio.run(pool.run(60, divmod, 7, 2)))\npool.close()\n"
+    )
+    done = subprocess.run([sys.executable, program], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.stdout, (tmp_path / "run").exists()) == ("(3, 1)\n", False), done.stderr
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have no such limit")
 async def test_a_computation_that_takes_too_much_memory_fails_alone(authors: Any) -> None:
     pool = KillableProcesses(1, max_memory_bytes=2**30)

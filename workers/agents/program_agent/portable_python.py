@@ -72,7 +72,7 @@ def make(folder: Path, requirements: Path, *, install_s: float, cancelled: threa
     shutil.copy(found["executable"], folder / "libexec" / "python3")
     installer.install(
         [
-            *(sys.executable, "-m", "pip", "--python", found["executable"], "install", "--quiet", "--no-input"),
+            *(sys.executable, "-P", "-m", "pip", "--python", found["executable"], "install", "--quiet", "--no-input"),
             *(
                 "--only-binary",
                 ":all:",
