@@ -19,16 +19,21 @@ def loopback_host(host: str) -> str:
     Raises:
         ServerError: it is any other host: without TLS the password and the data would cross the network readable.
     """
-    try:
-        address = ipaddress.ip_address("127.0.0.1" if host == "localhost" else host)
-    except ValueError:
-        address = None
-    if address is None or not address.is_loopback:
+    address = "127.0.0.1" if host == "localhost" else host
+    if not is_loopback(address):
         raise ServerError(
             f"The embedded server cannot listen on {host!r}: it serves this machine only (127.0.0.1 or ::1)."
             " For several machines run a nats-server with TLS and give gymq its URL."
         )
-    return str(address)
+    return str(ipaddress.ip_address(address))
+
+
+def is_loopback(address: str) -> bool:
+    """Return whether a text is an IP address of this machine only."""
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return False
 
 
 def free_port(host: str) -> int:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import msgspec
 
+from gymq.cluster.server.address import is_loopback
 from gymq.cluster.server.config import LOG_FILE, LOG_MAX_BYTES
 from gymq.cluster.server.errors import ServerError
 
@@ -167,9 +168,13 @@ class Store:
         self._write(self._record, msgspec.json.format(msgspec.json.encode(record)).decode())
 
     def read_record(self) -> ServerRecord | None:
-        """Return the record of the last server here, or None. Its process may be gone."""
+        """Return the record of the last server here, or None. Its process may be gone.
+
+        One that names another machine is not ours: commands would join the cluster of whoever made the folder.
+        """
         with self._checked(), contextlib.suppress(FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
-            return msgspec.json.decode(self._record.read_bytes(), type=ServerRecord)
+            record = msgspec.json.decode(self._record.read_bytes(), type=ServerRecord)
+            return record if is_loopback(record.host) else None
         return None
 
     def remove_record(self, server_name: str) -> None:
