@@ -293,8 +293,9 @@ def last_label(text: str, *labels: str) -> str | None:
 class Labels:
     """The verdicts that a judge can give, and how one is read although the text under test may hold them all.
 
-    The last label counts that does not stand in a quotation, since a judge reasons first and decides last. The text
-    under test is shown to the judge with each label in it broken up, so that a judge who repeats it gives no verdict.
+    The last label counts that stands neither in thoughts nor in a quotation, since a judge reasons first and decides
+    last. The text under test is shown to the judge with each label in it broken up, so that a judge who repeats it
+    gives no verdict.
     """
 
     def __init__(self, forms: Mapping[str, str], *, ignore_case: bool = False) -> None:
@@ -318,7 +319,8 @@ class Labels:
         return None if found is None else self._verdict(found)
 
     def read(self, text: str) -> str | None:
-        """Return the last verdict outside of quotations, or else the one that the last line consists of."""
+        """Return the last verdict outside of thoughts and quotations, or else the one that is the whole last line."""
+        text = conclusion(text)
         quoted = _quoted(text)
         verdict = None
         for found in self._pattern.finditer(text):
@@ -438,6 +440,12 @@ def _quotations(line: str) -> Iterable[tuple[int, int]]:
         elif character == closing:
             yield begin, position
             closing = None
+
+
+def conclusion(text: str) -> str:
+    """Return what follows the thoughts of a text; nothing if it ends within them, as one that was cut off does."""
+    _, end, after = text.rpartition("</think>")
+    return after if end or not text.lstrip().startswith("<think>") else ""
 
 
 def thoughts(text: str) -> str | None:

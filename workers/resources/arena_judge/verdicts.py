@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
-from typing import Any
-
-from gymq import responses
 
 VERDICTS = ("A>>B", "A>B", "A=B", "B>A", "B>>A")
 
@@ -14,9 +10,9 @@ _LABEL = re.compile(r"\[\[([AB<>=]+)\]\]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def verdict_in(response: Mapping[str, Any]) -> str | None:
-    """Return the label that the judge's text has; None if it has none, several different ones or an unknown one."""
-    found = set(_LABEL.findall(responses.output_text(response)))
+def verdict_in(text: str) -> str | None:
+    """Return the label that a judge's text has; None if it has none, several different ones or an unknown one."""
+    found = set(_LABEL.findall(text))
     return found.pop() if len(found) == 1 and found <= set(VERDICTS) else None
 
 

@@ -15,7 +15,7 @@ from gymq.workers.resources.simpleqa.prompt_files import JudgePrompt, read_promp
 
 import gymq
 from gymq import responses
-from gymq.judge import Judge, Judgement, JudgeOptions, Labels, PromptTemplate, chosen_template
+from gymq.judge import Judge, Judgement, JudgeOptions, Labels, PromptTemplate, chosen_template, conclusion
 
 HERE = Path(__file__).parent
 
@@ -119,7 +119,8 @@ class ArenaJudge(gymq.Resources[BattleRow]):
     async def _ask(self, templates: Iterable[tuple[str, PromptTemplate]], **texts: str) -> Judgement:
         request = {"input": [{"role": role, "content": template.fill(**texts)} for role, template in templates]}
         response = await self._judge.send(request)
-        return Judgement(request, response, verdict_in(response))
+        said = responses.output_text(response)
+        return Judgement(request, response, verdict_in(conclusion(said) if self.options.hardened else said))
 
     def _category(self, given: str | None) -> str:
         if not given:

@@ -23,6 +23,7 @@ from gymq.judge import (
     all_of,
     check_distinct,
     chosen_template,
+    conclusion,
     last_label,
 )
 from gymq.responses import last_assistant_text
@@ -102,6 +103,7 @@ class MultiChallenge(gymq.Resources[ChallengeRow]):
         One that says neither is no verdict, which passes nothing; for NeMo Gym it is a no.
         """
         text, yes, no = _reply(response), self.options.yes_label, self.options.no_label
+        text = conclusion(text) if self.options.hardened else text
         label = self._question.label_in(text) if self.options.hardened else last_label(text, yes, no)
         last_line = text.rpartition("\n")[2]
         if label is not None:

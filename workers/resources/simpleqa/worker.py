@@ -12,7 +12,7 @@ from gymq.workers.resources.simpleqa.prompt_files import read_prompt
 
 import gymq
 from gymq import responses
-from gymq.judge import Judge, JudgeOptions, Labels, Question, chosen_template
+from gymq.judge import Judge, JudgeOptions, Labels, Question, chosen_template, conclusion
 
 VERDICTS = {"A": "correct", "B": "incorrect", "C": "not_attempted"}
 
@@ -117,12 +117,13 @@ def grade_in(text: str) -> str:
 
 
 def hardened_grade_in(text: str) -> str:
-    """Return the grade A, B or C in a judge's trimmed text; C if there is none, or several.
+    """Return the grade A, B or C that a judge's text concludes with; C if there is none, or several.
 
     A letter counts that is the last line or the first, or stands before its grade at the beginning, or at the end. Then
     the words count, and at last any letter, if all are for the same grade. The article "A" does not count.
     """
-    lines = [line for line in text.split("\n") if line.strip()]
+    text = conclusion(text)
+    lines = [line for line in text.split("\n") if line.strip()] or [""]
     found = (
         _ALONE.fullmatch(lines[-1]),
         _ALONE.fullmatch(lines[0]),

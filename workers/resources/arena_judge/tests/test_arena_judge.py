@@ -41,7 +41,16 @@ async def verdict(judge: Judge, said: str, row: dict[str, Any] = ROW, **options:
     ],
 )
 def test_the_verdict_of_a_judge(text, label):
-    assert verdict_in(reply(text)) == label
+    assert verdict_in(text) == label
+
+
+@pytest.mark.parametrize(
+    ("said", "label"), [("<think>\n[[A>B]]? But", None), ("<think>\n[[A>B]]? No.\n</think>\n[[B>A]]", "B>A")]
+)
+async def test_thoughts_of_a_judge_are_no_verdict(said, label):
+    assert (await verdict(Judge(said, said), "x")).fields["verdict_gen_base"] == label
+    found = await verdict(Judge(said, said), "x", hardened=False)
+    assert found.fields["verdict_gen_base"] == ("A>B" if label is None else None)
 
 
 async def test_both_games_are_judged_although_one_fails():

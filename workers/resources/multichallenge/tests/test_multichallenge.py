@@ -71,7 +71,7 @@ async def test_how_a_verdict_is_read(text, said):
 
 
 @pytest.mark.parametrize(("hardened", "reward"), [(True, 0.0), (False, 1.0)])
-@pytest.mark.parametrize("text", ["", "I can't help with that.", "[["])
+@pytest.mark.parametrize("text", ["", "I can't help with that.", "[[", "<think>\nSo the answer is no"])
 async def test_a_judge_that_says_neither_passes_no_question_that_wants_a_no(text, hardened, reward):
     rubric = {**row("a"), "rubric": [{"question": "a", "pass_criteria": "NO"}]}
     assert (await verdict(Judge(answers={"Q<a>": text}), rubric, hardened=hardened)).reward == reward

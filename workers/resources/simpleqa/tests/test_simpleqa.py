@@ -64,6 +64,8 @@ def test_the_grade_in_a_judges_text(text, grade):
         ("It is INCORRECT, quite INCORRECT.", "B"),
         ("CORRECT or INCORRECT", "C"),
         ("Agreed", "C"),
+        ("<think>\nThe place is right, so A. But the year", "C"),
+        ("<think>\nThe place is right, so A?\n</think>\nB", "B"),
     ],
 )
 def test_the_grade_that_a_judge_decides_for(text, grade):
