@@ -6,6 +6,7 @@ import os
 import shutil
 import socket
 from collections import namedtuple
+from itertools import chain, repeat
 from pathlib import Path
 
 import nats
@@ -37,6 +38,21 @@ async def test_a_port_taken_by_another_program_is_named(store: Path) -> None:
         port = listener.getsockname()[1]
         with pytest.raises(ServerError, match=f"Port {port} on 127.0.0.1 is taken"):
             await EmbeddedServer(store, port=port).start()
+
+
+async def test_a_server_that_met_a_full_disk_is_ended_when_there_is_room(
+    server: EmbeddedServer, store: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(embedded, "_LOOK_EVERY_S", 0.02)
+    looks = chain([True, False, False], repeat(True))
+    monkeypatch.setattr(server._store, "has_room", looks.__next__)
+    ended = asyncio.create_task(server.wait())
+    with (store / "nats-server.log").open("a") as log:
+        while not ended.done():
+            print("[ERR] JetStream failed to store a msg: write 16.blk: no space left on device", file=log, flush=True)
+            await asyncio.sleep(0.005)
+    assert await ended in (0, 1)
+    assert "met a full disk" in caplog.text
 
 
 async def test_the_reason_is_found_behind_a_full_log(tmp_path: Path) -> None:

@@ -22,7 +22,9 @@ log = logging.getLogger("gymq.server")
 # Several times what it takes: 2 s for a GB in messages of 10 kB, 23 s in messages of 100 bytes, after a kill -9.
 _RECOVERY_S_PER_BYTE = 60 / 2**30
 _POLL_S = 0.01
+_STOP_S = 10.0
 _WANTED_POLL_S = 0.1
+_LOOK_EVERY_S = 10.0  # whether the server met a full disk
 _PROBE_S = 1.0  # a healthy server on loopback answers within milliseconds
 _START_PROBE_S = 0.2  # repeated until the deadline; a program that has our port may accept and say nothing
 
@@ -205,17 +207,32 @@ class EmbeddedServer:
     async def wait(self) -> int:
         """Wait until the server ends, and return its exit status: negative is the number of the signal it died from.
 
+        A stream that met a full disk stores nothing more, however much room there is later, until its server is started
+        again. So the server is ended then.
+
         Raises:
             ServerError: it was not started.
         """
-        return await self._require_started().process.ended()
+        process = self._require_started().process
+        ended = asyncio.ensure_future(process.ended())
+        had_room = False
+        try:
+            while not (await asyncio.wait({ended}, timeout=_LOOK_EVERY_S))[0]:
+                has_room = self._store.has_room()
+                if process.met_full_disk() and had_room and has_room:
+                    log.warning("nats-server met a full disk that has room again; it stores nothing until a restart")
+                    await process.stop(_STOP_S)
+                had_room = has_room
+            return ended.result()
+        finally:
+            ended.cancel()
 
     async def wanted(self) -> None:
         """Wait until another process asks for the store, which it does of a server that gives way."""
         while not self._store.is_wanted():  # noqa: ASYNC110
             await asyncio.sleep(_WANTED_POLL_S)
 
-    async def stop(self, deadline_s: float = 10.0) -> None:
+    async def stop(self, deadline_s: float = _STOP_S) -> None:
         """End the server: it closes its files; after `deadline_s` it is killed. Does nothing if it does not run.
 
         Raises:

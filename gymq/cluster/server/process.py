@@ -27,6 +27,7 @@ _FIRST_POLL_S = 0.005
 _LONGEST_POLL_S = 0.05
 _KILL_S = 5.0
 _LAST_LINES = 6
+_NO_SPACE = "no space left on device"
 _DAMAGE = r"\[(WRN|ERR)\] Filestore"
 # After a kill -9 the server's index is older than its messages, so it reads the messages: nothing is missing then.
 _OLD_INDEX = r"TTL state is outdated|Stream state outdated|could not locate msg block|prior state file"
@@ -40,7 +41,7 @@ class ServerProcess:
         self._store = store
         log = store.open_log()
         try:
-            self._log_offset = os.fstat(log).st_size
+            self._log_offset = self._looked_to = os.fstat(log).st_size
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", parent_death.__file__, str(os.getpid()), binary, "-c", CONFIG_FILE],
                 cwd=store.folder,
@@ -101,7 +102,7 @@ class ServerProcess:
             return PortTakenError(host, int(taken[1]))
         if refused := re.search(r"listen tcp \S+:(\d+): bind: permission denied", text):
             reason = f"Port {refused[1]} may not be used by this user: choose one above 1023."
-        elif "no space left on device" in text:
+        elif _NO_SPACE in text:
             reason = f"The disk of the store folder {self._store.folder} is full: make room or choose another folder."
         elif "Can't start JetStream" in text:
             reason = f"JetStream cannot use {self._store.folder / 'jetstream'}: see the reason below."
@@ -117,6 +118,11 @@ class ServerProcess:
         """
         said = [line for line in self._store.log_lines(self._log_offset) if re.search(_DAMAGE, line)]
         return [line for line in said if not (after_kill and re.search(_OLD_INDEX, line))]
+
+    def met_full_disk(self) -> bool:
+        """Return whether the server could not write for lack of space since this was asked last."""
+        offset, self._looked_to = self._looked_to, self._store.log_size()
+        return any(_NO_SPACE in line for line in self._store.log_lines(offset))
 
     def error(self, reason: str, password: str) -> ServerError:
         """Return `reason`, followed by the last lines of the log without the password."""

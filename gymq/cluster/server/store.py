@@ -159,6 +159,13 @@ class Store:
             )
         return self.used_bytes() + free * 9 // 10
 
+    def has_room(self) -> bool:
+        """Return whether a server could be started on the disk."""
+        try:
+            return shutil.disk_usage(self.folder).free >= _MIN_FREE_BYTES
+        except OSError:
+            return False
+
     def write_config(self, text: str) -> None:
         """Replace nats-server.conf."""
         self._write(self._config, text)
@@ -191,6 +198,13 @@ class Store:
             if self.log.exists() and self.log.stat().st_size >= LOG_MAX_BYTES:
                 self.log.replace(self.log.with_suffix(".old.log"))
             return os.open(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+    def log_size(self) -> int:
+        """Return the bytes of the log, or 0 where it cannot be read."""
+        try:
+            return self.log.stat().st_size
+        except OSError:
+            return 0
 
     def log_lines(self, offset: int) -> list[str]:
         """Return the lines of the log from byte `offset` on, or none where it cannot be read."""
