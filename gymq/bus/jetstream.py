@@ -55,7 +55,8 @@ class JetStreamError(BusError):
     """JetStream refused a request."""
 
     def __init__(self, code: int, description: str) -> None:
-        super().__init__(description)
+        is_full = "no space left on device" in description
+        super().__init__(f"the disk of NATS is full: {description}" if is_full else description)
         self.code = code
 
 
@@ -172,6 +173,8 @@ class JetStream:
                     raise
                 except BusError as error:
                     problem, why = error, NOT_STORED
+                    if isinstance(error, NoAnswer):
+                        problem = NoAnswer(f"{NOT_STORED} ({error}): it is away or frozen, or its disk is full")
                 if loop.time() + pause > give_up:
                     raise problem
                 self._bus.unstored -= Counter([reason])
