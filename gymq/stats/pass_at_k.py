@@ -28,11 +28,15 @@ class PassTotals(msgspec.Struct):
 
     def percent_at(self, k: int) -> Estimate:
         """Return pass@k in percent over the tasks with at least k rollouts, with an interval from its deviation."""
-        total = Moments()
+        total, terms = Moments(), []
         for (num_rollouts, num_failing), num_tasks in sorted(self.tasks.items()):
             if num_rollouts >= k:
-                total.add(pass_probabilities(num_rollouts, num_rollouts - num_failing)[k - 1], num_tasks)
-        mean, num_tasks = PERCENT * total.mean, round(total.weight)
+                passing = pass_probabilities(num_rollouts, num_rollouts - num_failing)[k - 1]
+                total.add(passing, num_tasks)
+                terms.append(passing * num_tasks)
+        num_tasks = round(total.weight)
+        # Of an exact sum, so that it is rounded as the mean reward beside it is.
+        mean = PERCENT * math.fsum(terms) / max(1, num_tasks)
         if num_tasks < 2:
             return Estimate(mean, None, num_tasks)
         # Equal values may leave a rounding error below zero.

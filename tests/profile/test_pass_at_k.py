@@ -77,6 +77,13 @@ def test_there_is_no_interval_for_a_single_task_or_where_all_agree(tasks: list[l
     assert totals.percent_at(1).interval is None
 
 
+def test_pass_at_1_is_rounded_as_the_mean_of_the_same_rewards() -> None:
+    totals = PassTotals()
+    for num_passed in [1] * 8 + [2] * 5 + [3] * 2 + [4]:
+        totals.add([True] * num_passed + [False] * (4 - num_passed))
+    assert totals.percent_at(1).value == 100 * 28 / 64
+
+
 def test_intervals_hold_the_true_value_about_as_often_as_they_say() -> None:
     chance, covered, runs = 0.4, 0, 400
     generator = random.Random(7)
