@@ -11,7 +11,7 @@ const tone = (number) => `tone${number % 6}`;
 // series: [{ name, points: [{ k, value, low, high }] }], values in percent
 export function passCurve(series) {
   const ks = [...new Set(series.flatMap((one) => one.points.map((point) => point.k)))].sort((a, b) => a - b);
-  if (!ks.length) return el("p", { class: "quiet" }, "no rewards yet");
+  if (!ks.length) return el("p", { class: "quiet" }, "no rewards");
   const most = Math.log2(ks[ks.length - 1]) || 1;
   const x = (k) => LEFT + (ks.length === 1 ? 0.5 : Math.log2(k) / most) * (WIDTH - LEFT - RIGHT);
   const y = (value) => TOP + (1 - value / 100) * (HEIGHT - TOP - BOTTOM);
@@ -54,7 +54,7 @@ export function histograms(series) {
   return series.map((one, number) => {
     const heading = series.length > 1 ? el("div", { class: "legend" }, swatch(number), one.name) : null;
     if (!one.bars) return el("div", null, heading, el("p", { class: "quiet" }, "too many different rewards for a histogram"));
-    if (!one.bars.length) return el("div", null, heading, el("p", { class: "quiet" }, "no rewards yet"));
+    if (!one.bars.length) return el("div", null, heading, el("p", { class: "quiet" }, "no rewards"));
     return el("div", null, heading, histogram(one.bars, number, "rewards", series.length > 1 ? 100 : 180));
   });
 }

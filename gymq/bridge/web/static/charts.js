@@ -46,7 +46,7 @@ function courses({ over_time: bins, versions, lengths: found, num_replies: repli
   return el("div", { class: "columns" },
     bins.length ? titled("Mean reward over time", note || `${time(bins[0].start)} to ${clock(bins[bins.length - 1].end)}`, course(rewards, { label: "mean reward over time", name, hint: (point) => `${name(point)}: ${hint(point)}` })) : null,
     policies.length ? titled("Mean reward by policy version", note, course(policies, { label: "mean reward by policy version", name: (point) => point.version, hint: (point) => `${point.version}: ${hint(point)}` })) : null,
-    bins.length ? titled("Throughput", "rollouts that ended, a second", course(rates, { label: "rollouts a second over time", name, hint: (point) => `${name(point)}: ${decimals(point.value, 2)} rollouts/s` })) : null,
+    bins.length ? titled("Throughput", "rollouts that ended per second", course(rates, { label: "rollouts per second over time", name, hint: (point) => `${name(point)}: ${decimals(point.value, 2)} rollouts/s` })) : null,
     titled("Truncated replies", `${count(truncated)} of ${count(replies)} (${percent((100 * truncated) / (replies || 1))}) reached the limit of output tokens`,
       truncated && bins.length ? course(cut, { label: "truncated replies in percent over time", name, hint: (point) => `${name(point)}: ${percent(point.value)}` }) : el("p", { class: "quiet" }, truncated ? "" : "none")),
     Object.entries(found).map(([what, bars], at) => titled(`${what[0].toUpperCase()}${what.slice(1)}`, "of a rollout", lengths(bars, what, at + 2))));
@@ -56,7 +56,7 @@ function stages({ stages: found }) {
   const entries = Object.entries(found);
   if (!entries.length) return null;
   return titled("Latency by stage", "", el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "latency by stage" }, el("table", null,
-    el("thead", null, el("tr", null, ["stage", "calls", "a call", "a rollout: median", "90 %", "longest"].map((name, at) => el("th", { class: at ? "number" : null }, name)))),
+    el("thead", null, el("tr", null, ["stage", "calls", "mean per call", "median per rollout", "90 %", "longest"].map((name, at) => el("th", { class: at ? "number" : null }, name)))),
     el("tbody", null, entries.map(([stage, { calls, call_s: each, rollout }]) => el("tr", null,
       el("td", null, el("span", { class: `swatch ${stage}` }), stage),
       [count(calls), seconds(each), seconds(rollout.median), seconds(rollout.p90), seconds(rollout.max)].map((cell) => el("td", { class: "number" }, cell))))))));

@@ -84,13 +84,14 @@ const signed = (value) => (value === null || value === undefined ? "–" : `${va
 function difference({ run, difference: found, num_better: better, num_worse: worse, num_equal: equal, num_tasks: common }, left, first) {
   if (!found) return el("p", { class: "quiet" }, `no task has rewards in both ${run} and ${left}`);
   const { value, interval } = found;
+  const compared = better + worse + equal;
   const isClear = interval && (interval.low > 0 || interval.high < 0);
   return el("div", { class: "difference" },
     el("p", null, "Mean reward of ", first ? el("a", { href: first }, run) : el("b", null, run), " minus that of ", el("b", null, left), ", task by task:"),
     el("p", { class: "paired" }, el("span", { class: `value ${value > 0 ? "good" : value < 0 ? "bad" : ""}` }, signed(value)),
       el("span", { class: "quiet" }, interval ? ` ${signed(interval.low)} to ${signed(interval.high)} (95 %)` : " no interval: there are too few tasks, or all show the same"),
       interval ? el("span", { class: `badge ${isClear ? (value > 0 ? "rollout" : "failure") : ""}` }, isClear ? "a difference" : "may be chance") : null),
-    el("p", { class: "quiet" }, `better in ${count(better)}, worse in ${count(worse)}, equal in ${count(equal)} of ${count(common)} tasks that both have`));
+    el("p", { class: "quiet" }, `better in ${count(better)}, worse in ${count(worse)}, equal in ${count(equal)} of ${count(compared)} tasks${compared < common ? `; ${count(common - compared)} more without a reward in one of the runs` : ""}`));
 }
 
 // One rollout of each run, beside each other; previous and next stay within the comparison.
