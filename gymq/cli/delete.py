@@ -7,7 +7,6 @@ from gymq.cli.shared.parameters import NatsUrl
 
 def delete(
     run: str,
-    /,
     *more: str,
     nats: NatsUrl = None,
 ) -> int:

@@ -44,7 +44,7 @@ def url(shared_url: str, gymq: Command, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_a_run_is_deleted_and_another_one_stays(gymq, url):
     for run in ("goes", "stays"):
         asyncio.run(_store(url, run, queued=False))
-    deleted = gymq("delete", "goes")
+    deleted = gymq("delete", "--run", "goes")
     assert deleted.status == 0
     assert "run goes is deleted, with the outcomes of 1 rollouts" in deleted.out
     assert asyncio.run(_stored(url, "goes")) == (0, False)
