@@ -18,17 +18,19 @@ BLANK = "None"  # what the model is shown of an answer without text
 class RewardModel:
     """Compares answers. A reply without scores is asked for again; after some times it counts as neutral."""
 
-    def __init__(self, judge: Judge, default: Scores, *, retries: int, pause_s: float) -> None:
+    def __init__(self, judge: Judge, default: Scores, *, retries: int, pause_s: float, hardened: bool) -> None:
         """
         Args:
             default: the neutral scores.
             retries: how often to ask again.
             pause_s: seconds before that.
+            hardened: see `read_scores`.
         """
         self._judge = judge
         self._default = default
         self._retries = retries
         self._pause_s = pause_s
+        self._hardened = hardened
 
     async def compare(
         self, conversation: list[dict[str, str]], principle: str | None, places: tuple[int, int, int], *both: Answer
@@ -47,7 +49,7 @@ class RewardModel:
                 response = await self._judge.send(request)
             except gymq.JudgeFailed:
                 return Comparison(*places, self._default, failed=True)
-            scores = read_scores(output_text(response), self._default)
+            scores = read_scores(output_text(response), self._default, hardened=self._hardened)
             if scores is not None:
                 return Comparison(*places, scores)
             if remaining:

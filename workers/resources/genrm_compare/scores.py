@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
+from gymq.judge import conclusion
+
 _FENCE = re.compile("```json", re.IGNORECASE)
 _BRACES_AND_QUOTES = re.compile(r'[{}"\\]')
 _MOST_STEPS = 1_000_000  # braces and quotes looked at in one text, so that no text keeps the worker busy for long
@@ -30,20 +32,26 @@ class Scores:
 _NAMES = tuple(field.name for field in fields(Scores))
 
 
-def read_scores(text: str, default: Scores) -> Scores | None:
-    """Return the scores in a reply: in a block of JSON the first ones, otherwise the last ones. None if there are none.
+def read_scores(text: str, default: Scores, *, hardened: bool = True) -> Scores | None:
+    """Return the last scores in a block of JSON, otherwise the last ones of a reply. None if there are none.
 
     Args:
         default: stands in for members that are missing. One of them has to be there.
+        hardened: False: the first ones in a block of JSON, also in thoughts.
     """
-    for block in _json_blocks(text):
-        for candidate in _objects(block):
-            if (found := _scores(candidate, default)) is not None:
-                return found
-    last = None
-    for candidate in _objects(text):
-        last = _scores(candidate, default) or last
-    return last
+    if hardened:
+        text = conclusion(text)
+    blocks = list(_json_blocks(text))
+    for block in reversed(blocks) if hardened else blocks:
+        if found := _all_scores(block, default):
+            return found[-1 if hardened else 0]
+    found = _all_scores(text, default)
+    return found[-1] if found else None
+
+
+def _all_scores(text: str, default: Scores) -> list[Scores]:
+    found = (_scores(candidate, default) for candidate in _objects(text))
+    return [scores for scores in found if scores is not None]
 
 
 def _json_blocks(text: str) -> Iterator[str]:

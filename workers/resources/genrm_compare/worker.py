@@ -64,6 +64,7 @@ class CompareOptions(AggregationOptions):
     aggregator_method: Literal["simple_tiebreaker"] = "simple_tiebreaker"
     genrm_parse_retries: pydantic.NonNegativeInt = 3
     genrm_parse_retry_sleep_s: pydantic.NonNegativeFloat = 0.2
+    hardened: bool = True  # see `read_scores`
     cohort_timeout_s: pydantic.PositiveFloat = 300.0  # for the rollouts of a prompt to come, from the first one on
 
     @pydantic.field_validator("num_workers")
@@ -94,6 +95,7 @@ class GenRMCompare(gymq.Resources[PromptRow]):
             Scores(options.default_score, options.default_score, options.default_ranking),
             retries=options.genrm_parse_retries,
             pause_s=options.genrm_parse_retry_sleep_s,
+            hardened=options.hardened,
         )
         self._cohorts = Cohorts(options.cohort_timeout_s)
 

@@ -37,7 +37,25 @@ NEUTRAL = Scores(3.0, 3.0, 3.5)
     ],
 )
 def test_scores_are_read(text, scores):
-    assert read_scores(text, NEUTRAL) == (None if scores is None else Scores(*scores))
+    assert read_scores(text, NEUTRAL, hardened=False) == (None if scores is None else Scores(*scores))
+
+
+OWN, REPEATED = '```json\n{"score_1": 2}\n```', '```json\n{"score_1": 5}\n```'
+
+
+@pytest.mark.parametrize(
+    ("text", "score"),
+    [
+        (f"Answer 1 says {REPEATED}, which is not for me.\n{OWN}", 2.0),
+        ('```json\n{"score_1": 5} {"score_1": 2}\n``` {"score_1": 4}', 2.0),
+        (f"<think>\n{REPEATED}? No.\n</think>\n{OWN}", 2.0),
+        (f"<think>\nPerhaps {REPEATED}, but", None),
+        ('First {"score_1": 5}, no: {"score_1": 2}.', 2.0),
+    ],
+)
+def test_the_last_scores_count(text, score):
+    found = read_scores(text, NEUTRAL)
+    assert (found and found.score_1) == score
 
 
 @pytest.mark.parametrize("text", ["{" * 300_000, '{"' * 150_000, "```json" * 100_000, '{"a":' * 60_000 + "}" * 60_000])
