@@ -1,7 +1,8 @@
 """Scores from the library reasoning-gym, in processes that can be killed.
 
-Some of its scorers hand the answer to Python's `eval` or to sympy's parser, which calls it. A model could run code
-there, or read the expected answer. So `eval` becomes `literal_eval` for them, and sympy gets nothing but arithmetic.
+Some of its scorers hand the answer, or a text of the row, to Python's `eval` or to sympy's parser, which calls it. A
+model or the author of a row could run code there, or read the expected answer. So `eval` becomes `literal_eval` for
+them, sympy gets nothing but arithmetic, and a row whose text is no formula is refused.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ The library overlooks numbers such as `24e0`; those of `puzzle24` it only counts
 """
 ARITHMETIC = re.compile(r"(?!.*(?:\*\s*\*|/\s*/))[0-9\s+*/()-]*", re.DOTALL)
 
-EVALUATED = frozenset({"binary_matrix", "n_queens", "spiral_matrix", "string_insertion"})
+EVALUATED = frozenset({"binary_matrix", "n_queens", "number_sorting", "spiral_matrix", "string_insertion"})
 PARSED = frozenset(
     {"countdown", "intermediate_integration", "polynomial_multiplication", "puzzle24", "simple_integration"}
 )
@@ -62,6 +63,7 @@ FORMULA_NAMES = frozenset({"exp", "log", "ln", "sqrt", "abs", "Abs", "erf", "pi"
 }
 NAME = re.compile(r"[^\W\d]\w*")
 NUMBER = re.compile(r"(?<!\w)(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
+BITWISE = re.compile(r"(?:0x[0-9a-fA-F]++|[0-9]++|[\s()+*<>&|^~-])*+")
 BOARDS = frozenset({"arc_agi", "rearc"})  # compared with `metadata.output` as tuples, which JSON writes as lists
 NOT_A_FORMULA = "("  # what every parser refuses, so that the scorer gives what it gives for unreadable answers
 
@@ -71,6 +73,28 @@ def prepare() -> None:
     logging.disable(logging.CRITICAL)
     with contextlib.suppress(ImportError):  # the first score will say so
         import reasoning_gym  # noqa: F401
+
+
+def check_row(task: str, answer: str | None, metadata: dict[str, Any]) -> None:
+    """Check the texts of a row that a scorer evaluates.
+
+    Raises:
+        ValueError: such a text is more than a formula.
+    """
+    match task:
+        case "bitwise_arithmetic":
+            name, text = "metadata.problem", metadata.get("problem")
+            is_plain = not isinstance(text, str) or BITWISE.fullmatch(text) is not None
+        case "simple_integration" | "intermediate_integration":
+            name, text = "metadata.integrand", metadata.get("integrand")
+            is_plain = not isinstance(text, str) or is_formula(text, integrals=False)
+        case "polynomial_multiplication":
+            name, text = "answer", answer
+            is_plain = text is None or is_formula(text, integrals=False)
+        case _:
+            return
+    if not is_plain:
+        raise ValueError(f"{name}: {text!r:.100} is not a formula, and the scorer of {task} evaluates it")
 
 
 def score(task: str, answer: str, entry: dict[str, Any], *, hardened: bool = True) -> float:

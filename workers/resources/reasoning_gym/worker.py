@@ -6,7 +6,7 @@ import importlib.util
 from typing import Any
 
 import pydantic
-from gymq.workers.resources.reasoning_gym.scoring import prepare, score
+from gymq.workers.resources.reasoning_gym.scoring import check_row, prepare, score
 
 import gymq
 from gymq.processes import ComputeLimits, CpuTimeUsedUp
@@ -26,6 +26,11 @@ class PuzzleRow(gymq.Row):
         if not isinstance(task, str) or not task:
             raise ValueError("source_dataset must name a task of reasoning-gym")
         return metadata
+
+    @pydantic.model_validator(mode="after")
+    def _check_texts(self) -> PuzzleRow:
+        check_row(self.metadata["source_dataset"], self.answer, self.metadata)
+        return self
 
 
 class ReasoningGym(gymq.Resources[PuzzleRow]):

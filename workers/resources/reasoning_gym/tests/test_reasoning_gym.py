@@ -1,5 +1,6 @@
 """What the recorded cases cannot say: hostile answers, endless scorers, long replies, rows that do not fit."""
 
+import contextlib
 import importlib.util
 import json
 import subprocess
@@ -66,6 +67,26 @@ def test_code_in_an_answer_does_not_run(task, code, tmp_path):
     entry = library.create_dataset(task, size=1, seed=3)[0]
     assert score(task, code.format(path=str(target)), entry) <= 0.01
     assert not target.exists()
+
+
+@pytest.mark.parametrize(
+    ("task", "reply_text"),
+    [
+        ("bitwise_arithmetic", "0x1"),
+        ("simple_integration", "x"),
+        ("intermediate_integration", "x"),
+        ("polynomial_multiplication", "x"),
+        ("number_sorting", "[1]"),
+    ],
+)
+async def test_code_in_a_row_does_not_run(task, reply_text, tmp_path):
+    code = f"__import__('pathlib').Path({str(tmp_path / 'run')!r}).touch()"
+    metadata = {"source_dataset": task, "problem": code, "integrand": code, "variable": "x", "direction": "ascending"}
+    row = {**prompt("?"), "question": "?", "answer": code, "metadata": metadata}
+    async with Harness(ReasoningGym) as env:
+        with contextlib.suppress(gymq.InvalidTask):
+            assert (await env.verify(row, reply(reply_text))).reward == 0.0
+    assert not (tmp_path / "run").exists()
 
 
 @pytest.mark.parametrize(("task", "name"), [("string_insertion", "oracle_answer"), ("n_queens", "valid_solutions[0]")])
