@@ -5,7 +5,7 @@ so the forward and backward passes, the optimizer and the new weights for the en
 The same command resumes a training that was stopped or killed, from SkyRL's last checkpoint.
 
 gymq up --config examples/demo_vllm/config.yaml          # in another terminal
-python examples/trainers/skyrl_grpo.py --nats URL
+python examples/trainers/skyrl_grpo.py --nats nats://gymq:PASSWORD@HOST:PORT
 """
 
 from __future__ import annotations

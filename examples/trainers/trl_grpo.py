@@ -3,7 +3,7 @@
 The same command resumes a training that was stopped or killed, from the last checkpoint in its folder.
 
 gymq up --config examples/demo_vllm/config.yaml          # in another terminal; TRL's own completions need no cluster
-python examples/trainers/trl_grpo.py --nats URL
+python examples/trainers/trl_grpo.py --nats nats://gymq:PASSWORD@HOST:PORT   # the password is in .gymq/jetstream
 python examples/trainers/trl_grpo.py
 """
 

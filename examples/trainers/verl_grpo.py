@@ -6,7 +6,7 @@ for the engine are those of `policy_on_cpu.py`. The same command resumes a train
 verl's last checkpoint.
 
 gymq up --config examples/demo_vllm/config.yaml          # in another terminal
-python examples/trainers/verl_grpo.py --nats URL
+python examples/trainers/verl_grpo.py --nats nats://gymq:PASSWORD@HOST:PORT
 """
 
 from __future__ import annotations

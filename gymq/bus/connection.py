@@ -47,6 +47,10 @@ MOST_STORES = 256  # of a process that wait for the server at a time; more would
 Handler = Callable[[Msg], Awaitable[None]]
 
 _REFUSED = re.compile("Authorization Violation|CERTIFICATE_VERIFY_FAILED|does not speak TLS")
+_LOGIN = (
+    "; the user or the password is missing or wrong: the URL has them as USER:PASSWORD@ before the host; "
+    "for a server of `gymq up` the user is gymq, and the password is in the file .gymq/jetstream/password of its folder"
+)
 _DENIED = re.compile(r'permissions violation for (publish|subscription) to "(.*?)"')  # the client library lowers it
 
 
@@ -185,7 +189,8 @@ class Connection:
             refusals = [problem for problem in self._problems if _REFUSED.search(problem)]
             num_servers = len(self._nc.servers)
             if not self._nc.is_connected and len(refusals) >= num_servers:
-                raise _Refused(refusals[-1])  # out of `connect`, which would try for ever
+                hint = _LOGIN if "Authorization Violation" in refusals[-1] else ""
+                raise _Refused(refusals[-1] + hint)  # out of `connect`, which would try for ever
             if absence and len(self._problems) >= num_servers and time.monotonic() > self._absent_at:
                 raise NoServer(absence)
         elif self.is_connected:

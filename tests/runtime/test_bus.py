@@ -206,7 +206,7 @@ async def test_a_server_that_nothing_starts_is_missed_before_the_time_limit() ->
 
 async def test_a_wrong_password_is_a_sentence_without_it(shared_url: str) -> None:
     address = shared_url.rpartition("@")[2]
-    with pytest.raises(BusError, match="Authorization Violation") as refused:
+    with pytest.raises(BusError, match=r"Authorization Violation.*USER:PASSWORD@ before") as refused:
         await Bus.connect(f"nats://gymq:secret@{address}", role="test", name="test", timeout_s=2)
     assert "secret" not in str(refused.value)
 
