@@ -1,8 +1,12 @@
-"""Computes a submitted law at many points. It runs in a sandbox, beside `law.py` and `points.json`."""
+"""Computes a submitted law at many points. It runs in a sandbox, beside `law.py` and `points.json`.
+
+The answer is a list with a number for each point, or null where the law raised; the first exception is on stderr.
+"""
 
 import json
 import math
 import os
+import traceback
 from typing import Any
 
 if __name__ == "__main__":
@@ -19,6 +23,13 @@ if __name__ == "__main__":
         names["np"] = names["numpy"] = numpy
     exec(compile(source, "law.py", "exec"), names)
     law = names["discovered_law"]
-    values = [float(law(*point)) for point in points]
+    values: list[float | None] = []
+    for point in points:
+        try:
+            values.append(float(law(*point)))
+        except Exception:
+            if None not in values:
+                traceback.print_exc()
+            values.append(None)
     with open(answers, "w") as file:
         json.dump(values, file)

@@ -55,9 +55,18 @@ def problem_of_form(law: str, module: Module) -> str | None:
 
 
 async def predictions(
-    sandbox: Sandbox, options: SandboxOptions, law: str, points: list[dict[str, float]], timeout_s: float
+    sandbox: Sandbox,
+    options: SandboxOptions,
+    law: str,
+    points: list[dict[str, float]],
+    timeout_s: float,
+    *,
+    hardened: bool = True,
 ) -> list[float]:
     """Return the law's values at the points, computed in a sandbox.
+
+    Args:
+        hardened: whether the value is NaN where the law raises. Otherwise it must not raise.
 
     Raises:
         LawFailed: its code raises, or returns something that is not a number.
@@ -74,7 +83,10 @@ async def predictions(
     if finished.limit is not None:
         raise NotEvaluated(f"the law went over the limit: {finished.limit}")
     try:
-        values = [float(value) for value in json.loads(finished.stdout)]
+        values = json.loads(finished.stdout)
+        if hardened and any(value is not None for value in values):
+            values = [math.nan if value is None else value for value in values]
+        values = [float(value) for value in values]
     except (ValueError, TypeError, OverflowError, RecursionError):
         values = []
     if len(values) != len(points):
@@ -103,8 +115,12 @@ def rmsle(predicted: list[float], true: list[float], *, hardened: bool = True) -
     return round(math.sqrt(squares / len(pairs)), NUM_DIGITS)
 
 
-def reward_of(error: float | None, equivalent: bool | None) -> float:
-    """From the numeric error, which is finite, and the judge's verdict; either may be missing."""
+def reward_of(error: float | None, equivalent: bool | None, *, hardened: bool = True) -> float:
+    """From the numeric error, which is finite, and the judge's verdict; either may be missing.
+
+    Args:
+        hardened: False: a law of the right form has all of the reward if it gives no numbers.
+    """
     if error is None:
-        return {True: 1.0, False: -0.3, None: 0.0}[equivalent]
+        return {True: -0.3 if hardened else 1.0, False: -0.3, None: 0.0}[equivalent]
     return 0.3 * (1.0 if equivalent else -1.0) + 0.7 * (1.0 - 2.0 * error / (error + 3.0))

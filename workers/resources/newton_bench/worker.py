@@ -72,10 +72,6 @@ class Evaluation:
     exact_accuracy: float | None
     error: str | None
 
-    @property
-    def reward(self) -> float:
-        return reward_of(self.rmsle, self.symbolic_equivalent)
-
 
 class NewtonOptions(JudgeOptions):
     max_execution_time: pydantic.PositiveFloat = 60.0
@@ -167,7 +163,7 @@ class NewtonBench(gymq.Resources[gymq.Row, Investigation]):
         state.is_open = False
         await state.python.close()
         return gymq.Verdict(
-            evaluation.reward,
+            reward_of(evaluation.rmsle, evaluation.symbolic_equivalent, hardened=self.options.hardened),
             difficulty=row.difficulty,
             system=row.system,
             noise_level=row.noise_level,
@@ -189,22 +185,22 @@ class NewtonBench(gymq.Resources[gymq.Row, Investigation]):
         problem = problem_of_form(law, module)
         if problem is not None:
             return Evaluation(None, False, 0.0, problem)
-        points = module.points(NUM_POINTS)
+        points, hardened = module.points(NUM_POINTS), self.options.hardened
         error, problem = None, None
         try:
             timeout_s = self.options.max_execution_time
-            predicted = await predictions(self._sandbox, self.options.sandbox, law, points, timeout_s)
+            predicted = await predictions(
+                self._sandbox, self.options.sandbox, law, points, timeout_s, hardened=hardened
+            )
         except LawFailed as failure:
             problem = str(failure)
         else:
             true_law = module.law(difficulty, version)
-            error = rmsle(predicted, [true_law(point) for point in points], hardened=self.options.hardened)
+            error = rmsle(predicted, [true_law(point) for point in points], hardened=hardened)
             problem = "the law gives no numbers, or infinite ones" if error is None else None
         shown = await self._shown(law)
         formula = module.formula(difficulty, version)
-        equivalent = shown is not None and await is_equivalent(
-            self._judge, module, formula, shown, hardened=self.options.hardened
-        )
+        equivalent = shown is not None and await is_equivalent(self._judge, module, formula, shown, hardened=hardened)
         return Evaluation(error, equivalent, float(equivalent), problem)
 
     async def _shown(self, law: str) -> str | None:

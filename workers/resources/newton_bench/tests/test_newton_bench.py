@@ -192,16 +192,30 @@ async def test_a_law_cannot_see_the_true_one_or_print_its_values():
 
 
 @pytest.mark.parametrize("value", ["float('nan')", "None", "'x'", "1j", "1 / 0"])
-async def test_a_law_without_numbers_is_judged_by_its_form_alone(value):
+async def test_a_law_that_gives_no_number_is_told_why(value):
     verdict = await verify(f"def discovered_law(x):\n    return {value}", "Answer: no")
     assert (verdict.reward, verdict.fields["rmsle"]) == (-0.3, None)
     assert verdict.fields["evaluation_error"]
 
 
-@pytest.mark.parametrize(("answer", "reward"), [("Answer: YES", 1.0), ("Answer: NO", -0.3)])
-async def test_a_law_with_infinite_values_is_judged_by_its_form_alone(answer, reward):
-    verdict = await verify("def discovered_law(x):\n    return 1 / x if x > 0.01 else float('inf')", answer)
+@pytest.mark.parametrize(
+    ("answer", "hardened", "reward"),
+    [("Answer: YES", True, -0.3), ("Answer: YES", False, 1.0), ("Answer: NO", True, -0.3), ("Answer: NO", False, -0.3)],
+)
+@pytest.mark.parametrize("value", ["1 / x if x > 0.01 else float('inf')", "constant * x ** 2"])
+async def test_a_law_without_numbers_is_worth_no_more_than_a_wrong_one(value, answer, hardened, reward):
+    verdict = await verify(f"def discovered_law(x):\n    return {value}", answer, hardened=hardened)
     assert (verdict.reward, verdict.fields["rmsle"]) == (reward, None)
+
+
+@pytest.mark.parametrize(("answer", "reward"), [("Answer: YES", 1.0), ("Answer: NO", 0.4)])
+async def test_a_law_may_raise_where_the_true_one_is_not_defined(answer, reward):
+    law = "def discovered_law(n1, n2, angle1):\n    return {}(math.acos(n1 * math.sin(math.radians(angle1)) / n2))"
+    row = ROW | {"module_name": "m4_snell_law"}
+    assert (await verify(law.format("math.degrees"), answer, row=row)).reward == pytest.approx(reward)
+    refused = "1 / (n1 > n2) * math.degrees"
+    verdict = await verify(law.format(refused), answer, row=row)
+    assert (verdict.reward, verdict.fields["rmsle"]) == (-0.3, None)
 
 
 BOX = "def discovered_law(x):\n    return 462.282 * x ** 2 if x < 0.5 else float('nan')"
@@ -271,7 +285,9 @@ async def test_a_judge_that_cannot_be_asked_is_no_verdict():
         await verify(TRUE, None, None, None)
 
 
-@pytest.mark.parametrize("reward", [reward_of(0.0, True), reward_of(1e300, False), reward_of(None, True)])
+@pytest.mark.parametrize(
+    "reward", [reward_of(0.0, True), reward_of(1e300, False), reward_of(None, True, hardened=False)]
+)
 def test_rewards_stay_in_their_range(reward):
     assert NewtonBench.reward_range[0] <= reward <= NewtonBench.reward_range[1]
 
