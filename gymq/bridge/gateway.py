@@ -33,7 +33,7 @@ CAPTURE = "/training-token-capture"
 
 MAX_BODY_BYTES = 64 << 20
 BODY_TIMEOUT_S = 60.0
-AT_ONCE = 8  # calls of one rollout; the bodies of more are not read yet
+AT_ONCE = 8  # calls of the program of one rollout; the bodies of more are not read yet
 
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
@@ -112,12 +112,13 @@ class Gateway:
         await self._server.close()
 
     @asynccontextmanager
-    async def admit(self, rollout: str, ask: Ask) -> AsyncIterator[Admission]:
+    async def admit(self, rollout: str, ask: Ask, *, at_once: int = AT_ONCE) -> AsyncIterator[Admission]:
         """Let a program ask the model for a rollout while the block runs; then its calls are cancelled.
 
         Args:
             rollout: any name; the id in the URL is made of it.
             ask: makes the model call, see `asks_through`.
+            at_once: calls whose bodies are in memory; more where the callers are not programs of a model.
         """
         name = "".join(
             letter if letter.isascii() and (letter.isalnum() or letter in "._-") else "-" for letter in rollout
@@ -125,7 +126,7 @@ class Gateway:
         rollout_id = f"r{name[:96]}-{secrets.token_hex(4)}"
         key = secrets.token_urlsafe(24)
         base_url = f"http://{self._host}:{self._server.ports[0]}/ng-rollout/{rollout_id}"
-        admission = Admission(rollout_id, base_url, key)
+        admission = Admission(rollout_id, base_url, key, room=asyncio.Semaphore(at_once))
         self._admitted[rollout_id] = (admission, ask)
         with hidden(key):
             try:

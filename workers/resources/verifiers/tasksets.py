@@ -21,6 +21,7 @@ from gymq.bridge import Ask, Gateway
 from gymq.protocol.messages import FailureClass, Stage
 
 HARNESS = "gymq_in_process"
+MOST_CALLS = 1024  # at once: they are the library's own, and the judge's are those of all rollouts
 BUILT_IN = ("bash", "null")  # the library's own loops, for agents that ask for no other
 
 _client: ContextVar[Client] = ContextVar("client")
@@ -47,7 +48,7 @@ class TasksetEnvironment:
         return iter(self._environment.taskset)
 
     async def play(self, task: Any, policy: gymq.Policy) -> tuple[float, dict[str, Any]]:
-        async with self._gateway.admit("policy", policy.ask) as admission:
+        async with self._gateway.admit("policy", policy.ask, at_once=MOST_CALLS) as admission:
             client = EvalClient(vf.EvalClientConfig(base_url=admission.openai_url))
             client.api_key = admission.api_key
             _client.set(client)
@@ -136,7 +137,7 @@ async def _judged(gateway: Gateway, judge: Ask | None) -> AsyncIterator[None]:
     if judge is None:
         yield
         return
-    async with gateway.admit("judge", judge) as admission:
+    async with gateway.admit("judge", judge, at_once=MOST_CALLS) as admission:
         # Where the library looks for the endpoint of a judge.
         os.environ |= {"PRIME_INFERENCE_URL": admission.openai_url, "PRIME_API_KEY": admission.api_key}
         yield
