@@ -206,9 +206,10 @@ async def test_a_program_that_outgrew_the_models_context_and_changed_nothing_get
     def model(params):
         return reply("") | {"incomplete_details": {"reason": "max_output_tokens"}}
 
+    row = instance(NAME)
     options = OPTIONS | {"agent_command": f"{OPTIONS['agent_command']}; exit 1"}
     async with AgentHarness(SweAgents, PatchSeen, model, options) as harness:
-        verdict, _ = await harness.run(instance(NAME))
+        verdict, _ = await harness.run(row)
     assert (verdict.reward, verdict.fields["agent_error"]) == (0.0, "context_window")
 
 

@@ -75,7 +75,7 @@ class Profiler:
         self._outcomes = OutcomeStore(bus)
         self._runs: dict[str, _Profiled] = {}
         self._aside: set[str] = set()  # runs whose statistics cannot be kept
-        self.num_aside = 0  # messages that are no outcomes, or of runs that are set aside
+        self.num_aside = 0  # messages that are not outcomes, or whose run is set aside
         self._position: int | None = None  # stream sequence up to which all outcomes are in the profiles
         self._safe_position = 0  # the same, for the checkpoints
         self._working: asyncio.Task[None] | None = None
