@@ -3,15 +3,21 @@
 import asyncio
 import json
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from gymq.bus import Bus
 from gymq.bus.rpc.process_reports import TokenCount
+from gymq.cli.actions import collect as collect_module
+from gymq.cli.shared.cluster import STORE
+from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.run_summary import RunSummary
 from gymq.cli.shared.table import profile_table
-from gymq.cluster.server import find_running
+from gymq.cluster.server import EmbeddedServer, find_running
 from gymq.data.run_files import RunFiles
 from gymq.redaction import redact
+from gymq.runs.collection.progress import Progress
 from gymq.stats.files import read_statistics
 from gymq.stats.running import RunningProfile
 
@@ -138,3 +144,27 @@ def test_replies_at_the_limit_of_output_tokens_are_truncated(tmp_path: Path, det
     lines = [place | {"_ng_rollout_index": index, "response": made} for index, made in enumerate(responses)]
     files.output.write_text("\n\n".join(map(json.dumps, lines)) + "\n")
     assert read_statistics(files).truncated == truncated
+
+
+async def test_a_collection_ends_with_the_cluster_that_it_joined(here: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(collect_module, "LOOK_EVERY_S", 0.01)
+    ended = asyncio.Event()
+
+    class Waiting:
+        progress = Progress(run="r", total=2, done=1)
+
+        async def run(self):
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+
+    async with EmbeddedServer(STORE) as server:
+        url = server.url
+        bus = await Bus.connect(url, role="client", name="test")
+    try:
+        with pytest.raises(UsageError, match=r"run r joined was stopped: 1 of 2 done; the same command resumes it"):
+            await collect_module._run_joined(cast(Any, Waiting()), bus, url)
+    finally:
+        await bus.close()
+    assert ended.is_set()

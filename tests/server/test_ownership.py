@@ -11,8 +11,8 @@ import httpx
 import nats
 import pytest
 
-from gymq.cluster.server import EmbeddedServer, ServerError, find_running, silent_owner
-from tests.support.waiting import DEADLINE_S
+from gymq.cluster.server import EmbeddedServer, ServerError, find_running, is_gone, silent_owner
+from tests.support.waiting import DEADLINE_S, until_answer
 
 
 async def test_a_second_owner_is_refused_and_told_who_has_the_store(store: Path, server: EmbeddedServer) -> None:
@@ -45,6 +45,20 @@ async def test_a_stopped_server_is_not_found(store: Path) -> None:
     async with EmbeddedServer(store):
         pass
     assert await find_running(store) is None
+
+
+async def test_a_server_is_gone_when_it_was_stopped_or_another_took_its_place(store: Path) -> None:
+    server = EmbeddedServer(store)
+    await server.start()
+    url = server.url
+    os.kill(server.pid, signal.SIGKILL)
+    await server.wait()
+    assert not is_gone(store, url)  # its owner starts it again
+    async with EmbeddedServer(store) as second:
+        assert is_gone(store, url)
+        url = second.url
+        assert not is_gone(store, url)
+    assert is_gone(store, url)
 
 
 async def test_what_a_killed_server_left_is_neither_found_nor_in_the_way(store: Path) -> None:
@@ -83,7 +97,7 @@ async def test_a_server_that_does_not_answer_still_has_its_store(store: Path) ->
     async with EmbeddedServer(store) as server:
         os.kill(server.pid, signal.SIGSTOP)
         try:
-            assert await find_running(store) is None
+            await until_answer(lambda: find_running(store), lambda url: url is None)
             assert await silent_owner(store) == str(os.getpid())
         finally:
             os.kill(server.pid, signal.SIGCONT)

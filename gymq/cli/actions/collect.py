@@ -16,10 +16,11 @@ import pydantic
 from gymq.authoring import first_problem
 from gymq.bus import Bus
 from gymq.bus.discovery import find_workers
-from gymq.cli.shared.cluster import check_workers, cluster_url, open_bus
+from gymq.cli.shared.cluster import STORE, check_workers, cluster_url, open_bus
 from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.run_summary import RunSummary, summary_of
 from gymq.cli.shared.table import profile_table
+from gymq.cluster.server import is_gone
 from gymq.config import Config, digest_of
 from gymq.config.unknown import CONCURRENCY
 from gymq.data.materialise import MaterialiseOptions
@@ -38,6 +39,7 @@ from gymq.stats.files import read_statistics
 from gymq.stats.running import ProfileSnapshot
 
 FIND_TRIES = 10  # half a second each
+LOOK_EVERY_S = 3.0  # whether a cluster is still there
 
 
 async def collect_rollouts(
@@ -80,7 +82,9 @@ async def collect_rollouts(
             collection = Collection(bus, options, say)
             collection.progress.viewer_url = address.viewer_url
             with show_progress(collection.progress, quiet=as_json):
-                progress = await collection.run()
+                progress = await (
+                    _run_joined(collection, bus, address.url) if address.is_of_another else collection.run()
+                )
     except asyncio.CancelledError:
         if collection is not None:  # when its cluster has stopped, so that it is the last line
             _print_progress(collection.progress)
@@ -92,6 +96,23 @@ async def collect_rollouts(
     if collection.stopped:
         say(_stopped(collection))
     return status
+
+
+async def _run_joined(collection: Collection, bus: Bus, url: str) -> Progress:
+    """Run a collection until it ends, or the cluster of another command that it joined does."""
+    running = asyncio.create_task(collection.run())
+    try:
+        while not (await asyncio.wait({running}, timeout=LOOK_EVERY_S))[0]:
+            if not bus.is_connected and is_gone(STORE, url):
+                progress = collection.progress
+                raise UsageError(
+                    f"the cluster that run {progress.run} joined was stopped: {progress.done:,} of {progress.total:,} "
+                    "done; the same command resumes it"
+                )
+        return running.result()
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
 
 
 def _print_progress(progress: Progress) -> None:

@@ -34,6 +34,7 @@ class ClusterAddress(NamedTuple):
 
     url: str  # of its NATS server
     viewer_url: str | None = None  # what to open in a browser, where the command knows it
+    is_of_another: bool = False  # of a command that was started before in this folder
 
 
 async def check_workers(nats: str | None, config: Config) -> None:
@@ -63,7 +64,7 @@ async def cluster_url(
     """
     url = nats or await _find_cluster()
     if url is not None:
-        yield ClusterAddress(url)
+        yield ClusterAddress(url, is_of_another=nats is None)
         return
     require_instances(config)
     if before_start is not None:

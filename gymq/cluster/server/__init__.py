@@ -10,8 +10,8 @@ For one machine and one user. Its store folder holds everything:
     jetstream/          the data
 """
 
-from gymq.cluster.server.embedded import EmbeddedServer, find_running, silent_owner
+from gymq.cluster.server.embedded import EmbeddedServer, find_running, is_gone, silent_owner
 from gymq.cluster.server.errors import ServerError
 from gymq.redaction import redact
 
-__all__ = ["EmbeddedServer", "ServerError", "find_running", "redact", "silent_owner"]
+__all__ = ["EmbeddedServer", "ServerError", "find_running", "is_gone", "redact", "silent_owner"]

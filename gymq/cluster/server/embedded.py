@@ -279,3 +279,18 @@ async def silent_owner(store_dir: Path) -> str | None:
     store = Store(store_dir)
     record = store.read_record()
     return None if record is not None and record.gives_way else await store.owner()
+
+
+def is_gone(store_dir: Path, url: str) -> bool:
+    """Return whether a server of this store was stopped, or one at another address took its place.
+
+    One that died, and is started again by the process that owns it, has the same address.
+
+    Args:
+        url: as `find_running` returned it.
+
+    Raises:
+        ServerError: the store belongs to another user.
+    """
+    record = Store(store_dir).read_record()
+    return record is None or not url.endswith(f"@{bracketed(record.host)}:{record.port}")
