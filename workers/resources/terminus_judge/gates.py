@@ -46,8 +46,14 @@ class Findings:
         self.failure_reason = reason
 
 
-def pass_gates(row: BatchRow, response: Mapping[str, Any], findings: Findings) -> tuple[Batch, Batch] | None:
-    """Return the expected batch and the reply's; None if a gate is closed, which is then the reason in the findings."""
+def pass_gates(
+    row: BatchRow, response: Mapping[str, Any], findings: Findings, *, hardened: bool
+) -> tuple[Batch, Batch] | None:
+    """Return the expected batch and the reply's; None if a gate is closed, which is then the reason in the findings.
+
+    Args:
+        hardened: whether a reply must not call the task complete before the reference does.
+    """
     findings.expected_answer = row.expected
     if not row.expected:
         findings.fail("expected_answer_invalid")
@@ -65,11 +71,11 @@ def pass_gates(row: BatchRow, response: Mapping[str, Any], findings: Findings) -
     if given_object is None:
         findings.fail("model_output_invalid")
         return None
-    return _fitting(row, expected_object, given_object, findings)
+    return _fitting(row, expected_object, given_object, findings, hardened)
 
 
 def _fitting(
-    row: BatchRow, expected_object: dict[str, Any], given_object: dict[str, Any], findings: Findings
+    row: BatchRow, expected_object: dict[str, Any], given_object: dict[str, Any], findings: Findings, hardened: bool
 ) -> tuple[Batch, Batch] | None:
     harness = (row.metadata or {}).get("harness")
     if not isinstance(harness, str) or harness not in FORMATS:
@@ -84,7 +90,9 @@ def _fitting(
     if given is None:
         findings.fail("schema_check_failed")
         return None
-    findings.task_complete_check_passed = given.is_complete or not expected.is_complete
+    findings.task_complete_check_passed = given.is_complete == expected.is_complete or (
+        given.is_complete and not hardened
+    )
     if not findings.task_complete_check_passed:
         findings.fail("task_complete_check_failed")
         return None

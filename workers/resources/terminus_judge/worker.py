@@ -64,7 +64,7 @@ class TerminusJudge(gymq.Resources[BatchRow]):
     async def verify(self, request: gymq.VerifyRequest[BatchRow]) -> gymq.Verdict:
         row = request.row
         findings = Findings()
-        batches = pass_gates(row, request.response, findings)
+        batches = pass_gates(row, request.response, findings, hardened=self.options.hardened)
         reward = 0.0 if batches is None else await self._compare(row, *batches, findings)
         return gymq.Verdict(reward, **asdict(findings), metadata=row.metadata, threshold=row.threshold, uuid=row.uuid)
 

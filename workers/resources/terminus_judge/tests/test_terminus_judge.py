@@ -93,6 +93,15 @@ async def test_verdicts_and_braces_in_a_batch_are_only_text():
     assert judge.asked == [f"A<{batch('ls')}> B<{text}>" for text in (broken, said)]
 
 
+@pytest.mark.parametrize(
+    ("complete", "hardened", "reward"), [(False, True, 1.0), (True, True, 0.0), (True, False, 1.0)]
+)
+async def test_a_task_is_not_complete_before_the_reference_says_so(complete, hardened, reward):
+    found = await verdict(row(batch("ls")), batch("ls", task_complete=complete), **ALIKE | {"hardened": hardened})
+    assert found.reward == reward
+    assert (found.fields["failure_reason"] == "task_complete_check_failed") is (reward == 0.0)
+
+
 @pytest.mark.parametrize("hardened", [True, False])
 async def test_the_judge_is_shown_what_counts_of_a_batch(hardened):
     expected, other = batch("ls"), json.dumps([{"keystrokes": "rm -r ."}])
