@@ -20,7 +20,7 @@ from gymq.data.rows import AGENT_REF, PARAMS
 from gymq.data.run_files import file_digest
 from gymq.workers import SHIPPED
 
-ROWS_AT_ONCE = 64  # decoded to Python objects
+ROWS_AT_ONCE = 8  # decoded to Python objects: a value that a file has once may be in each of them
 
 _COLUMNAR = (".parquet", ".arrow")
 _AS_JSON_TEXT = (PARAMS, AGENT_REF)  # objects that may be JSON text in a table
