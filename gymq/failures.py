@@ -265,8 +265,7 @@ class ToolError(GymqError):
     """A tool refused a call. The model reads `message`; the rollout continues.
 
     Attributes:
-        status: as of HTTP: 400 session not seeded, 404 unknown tool, 422 arguments do not fit, 500 the tool failed,
-            504 it did not answer in time.
+        status: as of HTTP: 400 session not seeded, 404 unknown tool, 422 arguments do not fit, 500 the tool failed.
         message: one sentence for the model.
     """
 

@@ -9,4 +9,5 @@ from gymq.mcp.environment import McpResources as McpResources
 from gymq.mcp.environment import McpTools as McpTools
 from gymq.mcp.gateway import Offer as Offer
 from gymq.mcp.gateway import ToolGateway as ToolGateway
+from gymq.mcp.servers import NotInTime as NotInTime
 from gymq.mcp.servers import ServerOptions as ServerOptions

@@ -35,7 +35,7 @@ class McpTools:
         """Call any tool of the servers; a verifier may also use tools that the model does not see.
 
         Raises:
-            ToolError: the tool returned an error, does not exist, or, with status 504, did not answer in time.
+            ToolError: the tool returned an error, does not exist, or, as `NotInTime`, did not answer in time.
             RolloutError: SESSION_LOST; the server ended.
         """
         connection = self._at.get(tool)

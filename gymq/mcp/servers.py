@@ -70,6 +70,10 @@ class ConnectionLost(GymqError):
     """The server ended or cannot be reached; one sentence."""
 
 
+class NotInTime(ToolError):
+    """The server did not answer a call in time. For the model that is an error of the tool, like any other."""
+
+
 class McpConnection:
     """A connection to a server. Calls may be made from any task.
 
@@ -110,7 +114,7 @@ class McpConnection:
         """Call a tool, once, and return the text that a model reads.
 
         Raises:
-            ToolError: the server answered with an error, or, with status 504, not in time.
+            ToolError: the server answered with an error, or, as `NotInTime`, not in time.
             ConnectionLost: it is unknown whether the tool ran.
         """
         from mcp.shared.exceptions import MCPError
@@ -128,7 +132,7 @@ class McpConnection:
             if error.code == CONNECTION_CLOSED:
                 raise ConnectionLost(f"the MCP server {self.name} ended during {tool}: {error.message}") from None
             if error.code == REQUEST_TIMEOUT:
-                raise ToolError(504, f"{tool} did not finish within {timeout_s:g} s and was cancelled") from None
+                raise NotInTime(500, f"{tool} did not finish within {timeout_s:g} s and was cancelled") from None
             refused = error.code in (INVALID_PARAMS, METHOD_NOT_FOUND)
             raise ToolError(422 if refused else 500, redact(error.message)) from None
         except (RuntimeError, ValueError) as error:

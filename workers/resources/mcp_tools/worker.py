@@ -12,7 +12,7 @@ import pydantic
 
 import gymq
 from gymq import responses
-from gymq.mcp import McpResources, McpTools
+from gymq.mcp import McpResources, McpTools, NotInTime
 
 
 class Expectation(pydantic.BaseModel):
@@ -65,6 +65,6 @@ async def _output(state: McpTools, expectation: Expectation) -> str | None:
     except gymq.ToolError as error:
         if error.status == 404:
             raise gymq.InvalidTask(f"expected_state: {error.message}") from None
-        if error.status == 504:
+        if isinstance(error, NotInTime):
             raise gymq.ComponentFailed(f"expected_state: {error.message}") from None
         return None
