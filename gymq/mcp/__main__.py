@@ -41,9 +41,9 @@ async def print_tools(words: list[str]) -> None:
 
 def main() -> int:
     words = sys.argv[1:]
-    if not words:
+    if not words or words[0] in ("-h", "--help"):
         print(__doc__)
-        return 2
+        return 0 if words else 2
     try:
         require_library()
         asyncio.run(print_tools(words))

@@ -24,6 +24,11 @@ def test_the_tools_of_all_pages_are_printed_as_a_row_takes_them() -> None:
     responses.validate_params({"input": "x", "tools": tools})
 
 
+def test_help_is_no_program() -> None:
+    ran = listed("--help")
+    assert (ran.returncode, "python -m gymq.mcp URL" in ran.stdout) == (0, True)
+
+
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
