@@ -29,7 +29,7 @@ def test_sampling_parameters_arrive_at_the_endpoint_and_win_over_the_row(
         f"++policy_model.responses_api_models.openai_model.dialect={dialect}",
     )
     assert called.status == 0, called.err
-    assert "rollouts, written to runs/letters-rows-m.jsonl" in called.err
+    assert "1 rollout, written to runs/letters-rows-m.jsonl" in called.err
     (body,) = endpoint.asked("first letter")
     assert (body["temperature"], body["top_p"], body["user"]) == (0.5, 0.9, "me")
     if dialect == "responses":

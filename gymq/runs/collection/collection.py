@@ -25,6 +25,7 @@ from gymq.data.resume import FailureGroup, Resume
 from gymq.data.rows import FAILURE_SEQUENCE, MaterialisedRow, decode_line
 from gymq.data.run_files import Appender, Manifest, RunFiles, failure_row, output_row
 from gymq.protocol.messages import Outcome, Priority, Steering, Task, VerifiedRollout
+from gymq.render import counted
 from gymq.runs.collection.failure_limit import FailureLimit
 from gymq.runs.collection.input_checks import refusal
 from gymq.runs.collection.options import CollectOptions
@@ -108,7 +109,9 @@ class Collection:
             self.progress.total = manifest.num_rollouts
             self.progress.refused = manifest.num_refused
             if not self._is_resumed:
-                self._report(f"run {manifest.run}: {manifest.num_rollouts:,} rollouts, written to {self.files.output}")
+                self._report(
+                    f"run {manifest.run}: {counted(manifest.num_rollouts, 'rollout')}, written to {self.files.output}"
+                )
             await Cancellations(self._bus, self._on_cancel).start(manifest.run)
             await Steered(self._bus, self._on_steering).start(manifest.run)
             steering = {"share": self._options.share, "priority": self._options.priority}
