@@ -34,6 +34,8 @@ from gymq.protocol.instances import Instance
 from gymq.workers import SHIPPED
 
 ENV_YAML = "env.yaml"
+USUAL_VALUES = frozenset({"policy_base_url", "policy_api_key", "policy_model_name"})
+"""Values that configurations of models refer to; they may be unused."""
 _logger = logging.getLogger("gymq.config")
 
 
@@ -228,4 +230,8 @@ def _unresolvable(config: DictConfig | ListConfig, keys: Keys) -> Iterator[tuple
 def _reason(error: InterpolationResolutionError, tree: dict[str, Any]) -> str:
     reason = first_line(error)
     unknown = re.fullmatch(r"Interpolation key '(.+)' not found", reason)
-    return f"there is no {unknown[1]}{did_you_mean(unknown[1], map(str, tree))}" if unknown else reason
+    if unknown is None:
+        return reason
+    name = unknown[1]
+    hint = f"; give it in {ENV_YAML}" if name in USUAL_VALUES else did_you_mean(name, map(str, tree))
+    return f"there is no {name}{hint}"

@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 
 from gymq.config.errors import ConfigError
 from gymq.config.instances import lacks_entrypoint
-from gymq.config.loader import ENV_YAML, Config
+from gymq.config.loader import ENV_YAML, USUAL_VALUES, Config
 from gymq.config.process_settings import SETTINGS, check_settings
 from gymq.config.sampling import check_sampling
 from gymq.config.schema import RUN_KEYS, HeadServer
@@ -24,9 +24,6 @@ CONCURRENCY = "num_samples_in_parallel"
 
 OWN_KEYS = frozenset({"bridge", PARAMS, CONCURRENCY}) | SETTINGS
 """Further keys that are in effect, in addition to `RUN_KEYS`."""
-
-USUAL_VALUES = frozenset({"policy_base_url", "policy_api_key", "policy_model_name"})
-"""Values that configurations of models refer to; they may be unused."""
 
 OPTIONS_INSTEAD = {
     "agent_name": "--agent",

@@ -32,6 +32,11 @@ def test_what_cannot_be_resolved_is_named_with_its_line(load_files):
     )
 
 
+def test_a_value_of_the_policy_that_is_missing_belongs_in_env_yaml(load_files):
+    with pytest.raises(ConfigError, match=r"there is no policy_base_url; give it in env\.yaml \(a\.yaml:3\)$"):
+        load_files({"a.yaml": "policy_model:\n  m:\n    url: ${policy_base_url}"})
+
+
 def test_everything_that_cannot_be_resolved_is_named_at_once(load_files):
     with pytest.raises(ConfigError) as caught:
         load_files({"a.yaml": "x: ${q}\nm: {l: [1, '${r}', {k: '${s.t}'}]}\ny: ${m}"})
