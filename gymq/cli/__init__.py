@@ -54,7 +54,15 @@ COMMANDS = {
     "auth": "Configure a NATS server where each role may do only what it needs.",
 }
 
-_MEANT = {"runs": "rollouts", "failures": "rollouts --run RUN --failed", "logs": "view"}  # by a name that is none
+_MEANT = {  # by a name that is none
+    "runs": "rollouts",
+    "failures": "rollouts --run RUN --failed",
+    "logs": "view",
+    "run": "collect",
+    "eval": "collect",
+    "start": "up",
+    "serve": "up",
+}
 
 
 def make_app(asked_for: str | None = None) -> cyclopts.App:

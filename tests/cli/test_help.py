@@ -67,6 +67,7 @@ def test_an_unknown_option_is_refused_with_status_2(gymq):
         (["weights", "push"], "missing --model VALUE; `gymq weights push --help` explains it"),
         (["collect", "--input"], "--input requires an argument"),
         (["runs"], "no command 'runs'; did you mean `gymq rollouts`?"),
+        (["run"], "no command 'run'; did you mean `gymq collect`?"),
         (["colect"], "no command 'colect'; did you mean `gymq collect`?"),
         (["nothing"], "no command 'nothing'; `gymq --help` lists them"),
         (["list", "my_env.py"], 'Choose from: "agents", "models", "resources", "benchmarks"'),
