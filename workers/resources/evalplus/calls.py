@@ -49,7 +49,7 @@ class Runner:
             reference: a program that is right.
 
         Raises:
-            InvalidTask: the reference cannot be loaded.
+            InvalidTask: the reference cannot be loaded, or an argument is not of a plain type.
             SandboxFailed: nothing is known about the program.
         """
         request = {"code": code, "entry_point": entry_point, "test": test, "reference": reference}
@@ -95,7 +95,7 @@ class Runner:
             case ["error", str(text)] if not lines:
                 return Run([], text, ended=True)
             case ["invalid", str(text)] if arguments:
-                raise gymq.InvalidTask(f"the reference cannot be loaded: {text}")
+                raise gymq.InvalidTask(f"the task cannot be tested: {text}")
         complete = finished.stdout.split(b"\n")[:-1]
         return Run(complete, None, ended=False, overflowed=finished.limit == "output")
 

@@ -7,8 +7,8 @@ Whatever the program itself prints goes nowhere, and reading stdin fails.
 
 With the argument `--test` the request has `test`, code that defines `check(candidate)`, and `reference`, a program that
 is right, whose names the test may use. The program under test then runs in a process of its own, which sees neither.
-The answer is `["invalid", text]` if the reference could not be loaded, `["error", text]` also if the test failed, or
-`["end", mark]`.
+The answer is `["invalid", text]` if the reference could not be loaded, or an argument of the test is not of a plain
+type, `["error", text]` also if the test failed, or `["end", mark]`.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class _OutOfTimeError(Exception):
     """A call has used up its time."""
 
 
-class _InvalidReferenceError(Exception):
-    """The reference cannot be loaded."""
+class _InvalidTaskError(Exception):
+    """The reference cannot be loaded, or the test passes what cannot be handed to another process."""
 
 
 class _ProgramError(Exception):
@@ -70,14 +70,14 @@ def main() -> None:
     program = _Program() if sys.argv[1:] == ["--test"] else None  # before it could see the request
     request = json.loads(sys.stdin.buffer.read())
     say, leave = _speaker(open(os.dup(1), "w", encoding="ascii")), os._exit  # noqa: SIM115 - as long as the process
-    _close_streams()
+    _detach()
     mark, given, function = request.pop("mark"), request["inputs"], None
     try:
         if program is None:
             function = _load(request["code"])[request["entry_point"]]
         else:
             _test(program, request)
-    except _InvalidReferenceError as error:
+    except _InvalidTaskError as error:
         say("invalid", str(error))
     except BaseException as error:
         say("error", _text_of(error))
@@ -101,7 +101,8 @@ def _speaker(file: IO[str]) -> Callable[..., None]:
     return say
 
 
-def _close_streams() -> None:
+def _detach() -> None:
+    """Print to nowhere from now on, read nothing, and work in an empty folder."""
     nothing = os.open(os.devnull, os.O_RDWR)
     for fd in (0, 1, 2):
         os.dup2(nothing, fd)
@@ -126,7 +127,7 @@ class _Program:
     def load(self, code: str, entry_point: str) -> Callable[..., Any]:
         """Return the program's function, with results of plain types: an object of its own may equal everything."""
         self._ask("load", code, entry_point)
-        return lambda *arguments, **named: decode(self._ask("call", encode(arguments), encode(named)))
+        return lambda *arguments, **named: decode(self._ask("call", _plain(arguments), _plain(named)))
 
     def _ask(self, *words: Any) -> Any:
         try:
@@ -143,11 +144,20 @@ class _Program:
         os._exit(0)  # the program ended its process, so there is nothing to say
 
 
+def _plain(arguments: Any) -> Any:
+    form = encode(arguments)
+    try:
+        decode(form)
+    except ValueError:
+        raise _InvalidTaskError("the test passes an argument of another than a plain type") from None
+    return form
+
+
 def _serve(requests: IO[str], say: Callable[..., None]) -> NoReturn:
     """Load a program and call its function, as often as asked."""
     leave = os._exit
     function: Any = None
-    _close_streams()
+    _detach()
     for line in requests:
         try:
             match json.loads(line):
@@ -163,10 +173,11 @@ def _serve(requests: IO[str], say: Callable[..., None]) -> NoReturn:
 
 
 def _test(program: _Program, request: dict[str, Any]) -> None:
+    """Raise what the test raises, or the program, or that the task is not valid."""
     try:
         names = _load(request["reference"])
     except BaseException as error:
-        raise _InvalidReferenceError(_text_of(error)) from None
+        raise _InvalidTaskError(_text_of(error)) from None
     function = program.load(request["code"], request["entry_point"])
     exec(compile(request["test"], "<string>", "exec", dont_inherit=True), names)
     names["check"](function)

@@ -130,10 +130,17 @@ async def test_a_program_cannot_change_its_test(tmp_path):
     assert [status.partition(":")[0] for status in found] == ["failed"] * len(HACKS) + ["passed"]
 
 
-async def test_a_task_whose_own_solution_cannot_be_loaded_is_no_reward(tmp_path):
-    (tmp_path / "problems.jsonl").write_text(json.dumps(HALF | {"canonical_solution": "    return (\n"}))
+@pytest.mark.parametrize(
+    ("broken", "text"),
+    [
+        ({"canonical_solution": "    return (\n"}, "never closed"),
+        ({"test": "def check(candidate):\n    candidate([print])"}, "an argument"),
+    ],
+)
+async def test_a_task_that_cannot_be_tested_is_no_reward(broken, text, tmp_path):
+    (tmp_path / "problems.jsonl").write_text(json.dumps(HALF | broken))
     row = EXAMPLES[0] | {"verifier_metadata": {"task_id": "half"}}
-    with pytest.raises(gymq.InvalidTask, match="never closed"):
+    with pytest.raises(gymq.InvalidTask, match=text):
         await statuses("    return x / 2\n", row=row, problems=str(tmp_path / "problems.jsonl"))
 
 
