@@ -17,6 +17,10 @@ from gymq.protocol.tokens import PROMPT_FIELD, TOKEN_FIELDS, VERSIONS_FIELD, Con
 PREFIX_LENGTH_FIELD = "prompt_prefix_length"
 SUFFIX_FIELD = "prompt_suffix_token_ids"
 
+MOST_TOKENS = 1 << 28
+"""Of the whole prompts of a response together. More would be no line of a file in the form `full`, and a short line in
+the form `chain` can name any number of them."""
+
 Item = dict[str, Any]
 
 
@@ -29,7 +33,7 @@ def with_whole_prompts(response: dict[str, Any]) -> dict[str, Any]:
     """Return a response of a file, in any form, with whole prompts.
 
     Raises:
-        ValueError: a prompt continues a call that is missing, or its fields are not numbers.
+        ValueError: a prompt continues a call that is missing, its fields are not numbers, or the prompts are too long.
     """
     converted = _converted(response, _continued)
     if converted is not response:
@@ -37,7 +41,17 @@ def with_whole_prompts(response: dict[str, Any]) -> dict[str, Any]:
             link(converted["output"])
         except ValueError as error:
             raise ValueError(f"output{error}") from None
+        num_tokens = sum(map(_continued_tokens, converted["output"]))
+        if num_tokens > MOST_TOKENS:
+            raise ValueError(
+                f"output: its prompts have {num_tokens:,} tokens together; {MOST_TOKENS:,} at most are read"
+            )
     return converted
+
+
+def _continued_tokens(item: Any) -> int:
+    prompts = [one.get(PROMPT_FIELD) for one in (item if isinstance(item, list) else [item]) if isinstance(one, dict)]
+    return sum(len(prompt) for prompt in prompts if isinstance(prompt, ContinuedPrompt))
 
 
 def _converted(response: dict[str, Any], convert: Callable[[Item], Item]) -> dict[str, Any]:

@@ -96,3 +96,14 @@ def test_a_line_that_begins_in_the_middle_is_refused() -> None:
     line = through_json(in_form(response(), "chain"))
     with pytest.raises(ValueError, match="continues a call that is not there"):
         with_whole_prompts({"output": line["output"][1:]})
+
+
+def test_a_short_line_names_no_number_of_tokens_that_fills_the_memory() -> None:
+    call = {"type": "message", "generation_token_ids": [1], "generation_log_probs": [0.0]}
+    first = {**call, "prompt_token_ids": [1] * 1_000_000}
+    calls = [
+        {**call, "prompt_prefix_length": 1_000_000 + number, "prompt_suffix_token_ids": []} for number in range(1, 400)
+    ]
+    with_whole_prompts({"output": [first, *calls[:200]]})
+    with pytest.raises(ValueError, match=r"its prompts have 399,079,800 tokens together"):
+        with_whole_prompts({"output": [first, *calls]})
