@@ -107,7 +107,11 @@ def _files_of(path: Path) -> list[Path]:
         return files
     if not path.is_absolute() and (SHIPPED / path).exists():
         return _files_of(SHIPPED / path)
-    raise DatasetError(f"{path}: {NOT_A_FILE}" if path.exists() else f"input file {path} not found")
+    if path.exists():
+        raise DatasetError(f"{path}: {NOT_A_FILE}")
+    is_of_hub = len(path.parts) == 2 and not path.suffix and not path.parent.is_dir()
+    hint = f"; a data set of the Hugging Face Hub is named {PREFIX}{path}" if is_of_hub else ""
+    raise DatasetError(f"input file {path} not found{hint}")
 
 
 def _files_of_folder(folder: Path) -> list[Path]:

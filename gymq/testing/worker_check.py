@@ -194,7 +194,7 @@ async def _end_to_end(source: WorkerSource, config: Config) -> Check:
 
 
 def _failures(lines: JsonlFile) -> tuple[Counter[str], list[str]]:
-    """Return the failures that are problems, and those that the mock policy explains."""
+    """Return the failures that are problems, and those that the simulated policy explains."""
     problems: Counter[str] = Counter()
     notes: dict[str, None] = {}
     for line in lines:
@@ -202,7 +202,7 @@ def _failures(lines: JsonlFile) -> tuple[Counter[str], list[str]]:
         failure_class = failure[FAILURE_CLASS]
         text = f"{failure_class} at {failure[FAILURE_STAGE]}: {failure[FAILURE_MESSAGE]}"
         if failure_class in UNDECIDED:  # a judge, or a service that runs elsewhere, has no mock here
-            notes[f"{text} (not counted: the mock policy cannot judge)"] = None
+            notes[f"{text} (not counted: the simulated policy cannot judge)"] = None
         else:
             problems[text] += 1
     return problems, list(notes)

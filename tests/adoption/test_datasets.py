@@ -209,6 +209,11 @@ def test_what_is_not_here_is_looked_for_among_the_shipped_files(tmp_path: Path, 
     assert read(shipped) == ROWS
 
 
+def test_a_name_of_the_hub_without_its_prefix_is_told() -> None:
+    with pytest.raises(JsonlError, match=r"openai/gsm8k not found; .* is named hf:openai/gsm8k"):
+        Dataset(Path("openai/gsm8k"))
+
+
 @pytest.mark.parametrize("name", ["nothing", "nothing/here", "."])
 def test_what_is_not_there_is_told(tmp_path: Path, name: str) -> None:
     with pytest.raises(JsonlError, match=r"input file .* not found|contains no \.parquet, \.arrow, \.jsonl"):
