@@ -120,7 +120,9 @@ def decode_line(line: bytes, kind: type[T], where: str) -> T:
     try:
         return msgspec.json.decode(line, type=kind)
     except msgspec.ValidationError as error:
-        raise RowError(f"{where}: {error}") from None
+        is_of_no_run = f"missing required field `{TASK_INDEX}`" in str(error)
+        hint = "; the lines of files that a run wrote have it, rows of a data set do not" if is_of_no_run else ""
+        raise RowError(f"{where}: {error}{hint}") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         raise RowError(f"{where}: {_why_no_object(line)}") from None
 

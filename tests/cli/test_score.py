@@ -158,6 +158,16 @@ def test_what_cannot_be_verified_is_a_failure_and_no_reward(gymq, lenient, here)
     assert "reward" not in failure
 
 
+def test_rows_of_a_data_set_are_not_taken_for_rollouts(gymq, lenient, here):
+    write_lines(here / "rows.jsonl", {"responses_create_params": {"input": "a letter?"}, "answer": "A"})
+    scored = gymq("score", "--rollouts", "rows.jsonl", "--resources", lenient, "--output", "scored.jsonl")
+    assert scored.status == 2
+    assert (
+        "rows.jsonl:1: Object missing required field `_ng_task_index`; the lines of files that a run wrote"
+        in scored.err
+    )
+
+
 def test_a_row_that_does_not_fit_the_verifier_is_a_failure(gymq, lenient, here):
     write_lines(here / "old.jsonl", result(0, "A", reward=1.0))
     assert gymq("score", "--rollouts", "old.jsonl", "-o", "new.jsonl", "--resources", lenient).status == 3
