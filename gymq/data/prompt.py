@@ -60,7 +60,7 @@ class RowPrompt(BaseModel):
                 f"{source_name}: the prompt template must be a mapping with the text `user` "
                 f"and optionally the text `system`; {field}: {first['msg']}"
             ) from None
-        except (ValueError, LookupError, AttributeError) as error:  # from what the YAML library makes of `!!int abc`
+        except (ValueError, LookupError, AttributeError, RecursionError) as error:  # such as of `!!int abc`
             problem = "a value of the prompt template is not what it looks like"
             raise PromptError(f"{source_name}: {problem}: {error}") from None
 

@@ -67,6 +67,7 @@ def test_a_field_that_cannot_be_filled_is_refused(template: str, row: dict[str, 
         ("user: a\n b: [", r"p\.yaml:2: the prompt template is not valid YAML"),
         ("user: 2024-13-45", "month must be in 1"),
         ("user: !!int many", "is not what it looks like"),
+        ("user: " + 3000 * "[", "is not what it looks like"),
     ],
 )
 def test_a_file_that_is_no_template_is_refused(text: str, reason: str) -> None:
