@@ -51,6 +51,14 @@ def test_a_shipped_worker_is_a_module_of_gymq() -> None:
     )
 
 
+def test_a_package_adds_workers_and_replaces_none_of_ours(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "of_a_package.py").write_text(ONE)
+    entered = {"mcqa": "of_a_package", "another": "of_a_package"}
+    monkeypatch.setattr(registry, "entered_modules", lambda kind: entered)
+    assert registry.find_class("resources", "another").__module__ == "of_a_package"
+    assert registry.find_class("resources", "mcqa").__module__ == "gymq.workers.resources.mcqa.worker"
+
+
 def test_a_worker_in_the_current_folder_imports_what_lies_beside_it(folder: Path) -> None:
     place = folder / "workers" / "resources" / "registry_test_two"
     place.mkdir(parents=True)

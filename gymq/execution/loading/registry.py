@@ -75,10 +75,10 @@ def find_class(kind: Kind, implementation: str) -> type[Worker]:
 
 
 def _by_name(kind: Kind, name: str) -> ModuleType:
-    entered = entered_modules(kind).get(name)
-    if entered is not None:
-        return _import(entered, name)
     spec = spec_of(kind, name)
+    entered = entered_modules(kind).get(name)
+    if entered is not None and not (spec is not None and spec.name.startswith("gymq.")):  # no package replaces ours
+        return _import(entered, name)
     if spec is None:
         raise WorkerNotFound(
             f"there is no {kind} worker named {name!r}: no folder workers/{kind}/{name} with worker.py"
