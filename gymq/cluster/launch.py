@@ -362,7 +362,7 @@ async def keep_running(
 @contextlib.contextmanager
 def _opened(file: Path) -> Iterator[int]:
     """Open a log to append to it. It holds parts of rows and replies: a new one is readable by its owner only."""
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
     try:
         yield descriptor
     finally:

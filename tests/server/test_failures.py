@@ -55,6 +55,18 @@ async def test_a_server_that_met_a_full_disk_is_ended_when_there_is_room(
     assert "met a full disk" in caplog.text
 
 
+@pytest.mark.parametrize("name", ["server.lock", "nats-server.log"])
+async def test_a_link_in_a_store_of_a_stranger_leads_to_no_other_file(tmp_path: Path, name: str) -> None:
+    other = tmp_path / "other"
+    other.write_text("kept")
+    store = tmp_path / "store"
+    store.mkdir()
+    (store / name).symlink_to(other)
+    with pytest.raises(ServerError, match=r"store folder .* cannot be used"):
+        await EmbeddedServer(store).start()
+    assert other.read_text() == "kept"
+
+
 async def test_the_reason_is_found_behind_a_full_log(tmp_path: Path) -> None:
     (tmp_path / "nats-server.log").write_bytes(b"old\n" * (LOG_MAX_BYTES // 4))
     with socket.create_server(("127.0.0.1", 0)) as listener, pytest.raises(ServerError, match="is taken"):

@@ -60,7 +60,7 @@ class Store:
         """
         with self._checked():
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            lock = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             begun = time.monotonic()
             while True:
@@ -197,7 +197,7 @@ class Store:
             # The server would do so too, but never removes what it put aside when it opened its log.
             if self.log.exists() and self.log.stat().st_size >= LOG_MAX_BYTES:
                 self.log.replace(self.log.with_suffix(".old.log"))
-            return os.open(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            return os.open(self.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
 
     def log_size(self) -> int:
         """Return the bytes of the log, or 0 where it cannot be read."""
