@@ -474,6 +474,11 @@ async def test_keys_lead_through_a_rollout_and_to_its_neighbours(web: Web, run: 
     await page.shows("task 0, rollout 1")
     await page.press("[")
     await page.shows("task 0, rollout 0")
+    await page.press("?")
+    await page.until("document.querySelector('dialog').open")
+    await page.value("history.back()")
+    await page.shows("task 0, rollout 1")
+    await page.until("!document.querySelector('dialog').open")
 
 
 async def test_a_search_inside_a_rollout_finds_what_is_folded(web: Web, run: str, page: Page) -> None:

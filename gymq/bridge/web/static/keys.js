@@ -1,4 +1,4 @@
-// Keys of the view that is shown. A view binds them; they are gone when it is left.
+// Keys of the view that is shown. A view binds them; they are gone when it is left, and so is their list.
 
 import { el, show } from "./dom.js";
 
@@ -8,7 +8,10 @@ const dialog = el("dialog", { class: "keys", "aria-label": "keys" });
 // keys: { key: [what it does in words, function] }
 export function bind(keys, signal) {
   bound = keys;
-  signal.addEventListener("abort", () => { if (bound === keys) bound = {}; });
+  signal.addEventListener("abort", () => {
+    if (bound === keys) bound = {};
+    dialog.close();
+  });
 }
 
 function help() {

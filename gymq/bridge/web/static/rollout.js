@@ -77,9 +77,9 @@ function keysOf(body, outline) {
   const follow = (relation) => body.querySelector(`a[rel=${relation}]`)?.click();
   return {
     j: ["to the next part", () => step(1)],
-    k: ["to the part before", () => step(-1)],
+    k: ["to the previous part", () => step(-1)],
     "/": ["search this rollout", () => { outline.field.focus(); outline.field.select(); }],
-    n: ["to what is found next", () => outline.step(1)],
+    n: ["to the next match", () => outline.step(1)],
     "[": ["to the previous rollout", () => follow("prev")],
     "]": ["to the next rollout", () => follow("next")],
     c: ["open or close all that is folded", () => foldAll(body)],

@@ -83,7 +83,7 @@ function keysOf(body) {
   };
   return {
     j: ["to the next row", () => step(1)],
-    k: ["to the row before", () => step(-1)],
+    k: ["to the previous row", () => step(-1)],
     "/": ["search the rollouts", () => body.querySelector("input[type=search]")?.focus()],
   };
 }
