@@ -80,6 +80,7 @@ class RunProgress(msgspec.Struct, frozen=True):
     mean_reward: float | None
     models: list[str]  # what answers behind the policy
     paused: bool = False  # agents start none of its rollouts
+    cancelled: bool = False
 
 
 class Runs:
@@ -199,6 +200,7 @@ class Runs:
             mean_reward=profiled.mean_reward,
             models=record.models,
             paused=steering is not None and steering.paused,
+            cancelled=await self._js.last(streams.RUNS, subjects.cancelled(record.run, None)) is not None,
         )
 
 

@@ -229,6 +229,20 @@ def test_an_interrupted_run_ends_with_how_to_resume_it(held: Held, number: signa
     assert said.count("\n") == 1
 
 
+def test_a_cancelled_run_ends_without_the_promise_that_it_goes_on(gymq, held: Held):
+    with subprocess.Popen([*entry(), *map(str, with_endpoint(held))], stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        assert all(held.asked.acquire(timeout=LONG_S) for _ in range(2))
+        begun = next(line for line in process.stderr if line.startswith("gymq: run "))
+        assert gymq("cancel", "--run", begun.split()[2].removesuffix(":")).status == 0
+        held.answers.set()
+        said = process.stderr.read()
+    assert process.returncode == 3
+    assert " was cancelled: 0 of 2 rollouts have a reward; --overwrite starts over" in said
+    assert "the same command" not in said
+    assert "2 of 2, cancelled" in gymq("rollouts").out
+
+
 @pytest.mark.nightly
 def test_a_command_of_a_notebook_draws_no_lines_in_place(cluster: Finished, tmp_path: Path):
     for notebook in ({"JPY_PARENT_PID": "1"}, {"TERM": "xterm-color", "PAGER": "cat"}):

@@ -161,6 +161,9 @@ def _report(
         say(f"{refused}; {files.failures} names the line and the problem")
     if progress.failed:
         _print_failures(collection, joined)
+    if collection.is_cancelled:
+        done = f"{progress.done:,} of {progress.total:,} rollouts have a reward"
+        say(f"run {progress.run} was cancelled: {done}; --overwrite starts over, and another --output begins a new run")
     return 3 if progress.done < progress.total or progress.refused else 0
 
 
@@ -173,8 +176,8 @@ def _print_failures(collection: Collection, joined: str) -> None:
         print_prose(f"  {group.num_rollouts:,} {group.failure_class}, for example: {message}", sys.stderr)
         show = f"gymq rollouts --run {progress.run} --task {group.task_index} --rollout {group.rollout_index}{joined}"
         print(f"    inspect it: {show}", file=sys.stderr)
-    where = f"All of them are in {collection.files.failures}"
-    print_prose(f"{where}; the same command retries those that may succeed.", sys.stderr)
+    again = "" if collection.is_cancelled else "; the same command retries those that may succeed"
+    print_prose(f"All of them are in {collection.files.failures}{again}.", sys.stderr)
 
 
 def _stopped(collection: Collection) -> str:

@@ -27,7 +27,7 @@ def run_table(runs: Sequence[RunProgress], *, num_runs: int) -> Listing:
             run.run,
             shown_time(run.created_at),
             (finished if run.num_rollouts is None else f"{finished} of {run.num_rollouts:,}")
-            + (", paused" if run.paused else ""),
+            + (", cancelled" if run.cancelled else ", paused" if run.paused else ""),
             shown_count(run.num_failures),
             shown_number(run.mean_reward),
             printable(", ".join(run.models) or "-"),

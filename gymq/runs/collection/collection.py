@@ -308,9 +308,13 @@ class Collection:
             await self._bus.retry_read(look, hint="run the same command again to resume", patience_s=SERVER_PATIENCE_S)
 
     @property
+    def is_cancelled(self) -> bool:
+        return self._cancelled_at is not None
+
+    @property
     def _is_ended(self) -> bool:
         """Return whether nothing more is submitted."""
-        return self._cancelled_at is not None or bool(self.stopped)
+        return self.is_cancelled or bool(self.stopped)
 
     async def _watch(self) -> None:
         while True:
