@@ -200,7 +200,7 @@ class Runs:
             mean_reward=profiled.mean_reward,
             models=record.models,
             paused=steering is not None and steering.paused,
-            cancelled=await self._js.last(streams.RUNS, subjects.cancelled(record.run, None)) is not None,
+            cancelled=await self._js.newest(streams.RUNS, subjects.cancelled(record.run, None)) is not None,
         )
 
 
