@@ -171,6 +171,23 @@ HOARDS = {
                     finally: os.close(file)
         except OSError: pass
     """,
+    "descriptors that epoll watches": """
+        child = os.fork() and os.fork()
+        sources, watching, held = [], [], 0
+        for _ in range(30):
+            source, end = os.pipe()
+            os.close(end)
+            sources.append(source)
+        for _ in range(120):
+            watching.append(select.epoll())
+            for source in sources:
+                for number in range(160, 255):
+                    os.dup2(source, number)
+                    watching[-1].register(number, 1)
+            for number in range(160, 255): os.close(number)
+            held += 3 * 30 * 95 * 340 / 2**20
+        time.sleep(1.5 if child else 1000)
+    """,
     "message queues": """
         held = 0
         for key in range(3000):
@@ -194,7 +211,9 @@ async def test_memory_is_limited_wherever_it_is(sandbox: LocalSandbox, hoard: st
     if hoard == "shared memory by name" and sandbox.describe().startswith("process"):
         pytest.skip("a program there reaches the machine's own /dev/shm")
     lines = "\n".join(line.removeprefix("        ") for line in HOARDS[hoard].splitlines())
-    code = f"import ctypes, fcntl, mmap, os, socket, struct, time\nlibc = ctypes.CDLL(None)\n{lines}\nprint(held)"
+    code = (
+        f"import ctypes, fcntl, mmap, os, select, socket, struct, time\nlibc = ctypes.CDLL(None)\n{lines}\nprint(held)"
+    )
     finished = await run_python(sandbox, code, LIMITS)
     assert finished.limit == "memory" or float(finished.stdout or 0) <= 128, finished
 

@@ -13,6 +13,8 @@ _MOST_PASSES = 1000  # to stop those who start others and each other again
 _UNIX_SOCKETS = "/proc/net/unix"
 _LOCKS = "/proc/locks"
 _LOCK_BYTES = 256  # that the kernel takes for a lock on a part of a file, rounded up
+_EPOLL = "anon_inode:[eventpoll]"
+_WATCH_BYTES = 320  # that the kernel takes for a descriptor that one of epoll's watches
 _QUEUES = ("/proc/net/tcp", "/proc/net/tcp6", "/proc/net/udp", "/proc/net/udp6")
 _DATAGRAM, _MOST_DATAGRAMS = b"0002", 11  # that wait in one socket, each from another one that may be closed by now
 _EMPTY_STATES = (b"05", b"06")  # FIN_WAIT2, TIME_WAIT: of a closed connection only the addresses are left
@@ -78,6 +80,27 @@ def lock_bytes(everybody: list[int]) -> int:
             return _LOCK_BYTES * sum(line.split()[4] in owners for line in file if b": POSIX " in line)
     except OSError:
         return 0
+
+
+def watch_bytes(everybody: list[int]) -> int:
+    """Return what the kernel holds for descriptors that these processes watch by epoll.
+
+    It limits their number for a user only, and one file may be watched under many numbers that are closed by now.
+    """
+    watched = 0
+    for pid in everybody:
+        try:
+            names = os.listdir(f"/proc/{pid}/fd")
+        except OSError:  # it has ended, or keeps others from looking
+            continue
+        for name in names:
+            try:
+                if os.readlink(f"/proc/{pid}/fd/{name}") == _EPOLL:
+                    with open(f"/proc/{pid}/fdinfo/{name}", "rb") as file:
+                        watched += sum(line.startswith(b"tfd:") for line in file)
+            except OSError:  # it is closed by now
+                continue
+    return watched * _WATCH_BYTES
 
 
 def pids() -> list[int]:
