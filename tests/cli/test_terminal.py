@@ -213,14 +213,13 @@ def test_a_rate_limit_is_named_in_a_pipe(limited: Limited):
     assert process.returncode == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_an_interrupted_run_ends_with_how_to_resume_it(held: Held, number: signal.Signals):
+def test_a_run_that_is_terminated_ends_with_how_to_resume_it(held: Held):
     with subprocess.Popen(
         [*entry(), *map(str, with_endpoint(held))], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
         assert process.stderr is not None
         assert all(held.asked.acquire(timeout=LONG_S) for _ in range(2))
-        process.send_signal(number)
+        process.send_signal(signal.SIGTERM)  # as at Ctrl-C, which a test of kills has
         next(line for line in process.stderr if line.startswith("gymq: stopping: "))
         held.answers.set()  # what is in flight is finished, and no longer waited for
         said = process.stderr.read()
