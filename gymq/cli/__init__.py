@@ -77,6 +77,7 @@ def make_app(asked_for: str | None = None) -> cyclopts.App:
         version_flags=["--version"],
         default_parameter=cyclopts.Parameter(negative=(), show_default=_shown_default),
         error_formatter=_shown_error,
+        suppress_keyboard_interrupt=False,  # its exit status would be that of Ctrl-C at SIGTERM too
     )
     for name, line in COMMANDS.items():
         module = name.replace("-", "_")
@@ -111,18 +112,24 @@ def _shown_error(error: cyclopts.CycloptsError) -> Any:
     return CycloptsPanel(shown)
 
 
-def _interrupt(_number: int, frame: FrameType | None) -> None:
-    """End the command as Ctrl-C does, so that it leaves no unfinished files."""
-    on_interrupt = signal.getsignal(signal.SIGINT)
-    if not callable(on_interrupt):  # a shell has it ignored for what it starts in the background
-        raise KeyboardInterrupt
-    on_interrupt(signal.SIGINT, frame)
+def _end_as_interrupted(received: list[int]) -> None:
+    """End the command at SIGTERM as Ctrl-C does, so that it leaves no unfinished files; `received` gets the signal."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        on_interrupt = signal.getsignal(signal.SIGINT)
+        if not callable(on_interrupt):  # a shell has it ignored for what it starts in the background
+            raise KeyboardInterrupt
+        on_interrupt(signal.SIGINT, frame)
+
+    signal.signal(signal.SIGTERM, interrupt)
 
 
 def main() -> None:
     """Run a command. Exit status: 0 done, 1 failed, 2 refused for its input, 3 finished with failed rollouts."""
+    received: list[int] = []
     if threading.current_thread() is threading.main_thread():  # others cannot handle signals
-        signal.signal(signal.SIGTERM, _interrupt)
+        _end_as_interrupted(received)
     memory.hide_memory()
     if logging.lastResort is not None:  # where a command has no log, warnings look like its other messages
         logging.lastResort.setFormatter(logging.Formatter("gymq: %(message)s"))
@@ -137,8 +144,7 @@ def main() -> None:
         say(str(error))
         sys.exit(2)
     except KeyboardInterrupt:
-        print("gymq: interrupted", file=sys.stderr)
-        sys.exit(130)
+        sys.exit(128 + (received or [signal.SIGINT])[0])
     except BrokenPipeError:
         sys.exit(141)
     except OSError as error:

@@ -369,5 +369,5 @@ def test_sigterm_leaves_no_unfinished_files(here):
         assert process.stdout is not None
         next(line for line in process.stdout if line == "verifying\n")
         process.send_signal(signal.SIGTERM)
-    assert process.returncode == 130
+    assert process.returncode == 143
     assert {path for path in here.iterdir() if path.name != "__pycache__"} == before

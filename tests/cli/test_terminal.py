@@ -223,7 +223,7 @@ def test_a_run_that_is_terminated_ends_with_how_to_resume_it(held: Held):
         next(line for line in process.stderr if line.startswith("gymq: stopping: "))
         held.answers.set()  # what is in flight is finished, and no longer waited for
         said = process.stderr.read()
-    assert process.returncode == 130
+    assert process.returncode == 143
     assert said.endswith(" was interrupted: 0 of 2 done, 2 in flight; the same command resumes it\n")
     assert said.count("\n") == 1
 
