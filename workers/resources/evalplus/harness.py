@@ -111,7 +111,7 @@ def _detach() -> None:
 
 
 class _Program:
-    """A program in a process of its own, forked from one that has read nothing yet and lets nobody look into it."""
+    """A program in a process of its own, forked from one that has read nothing yet and cannot be looked into."""
 
     def __init__(self) -> None:
         requests, answers = os.pipe(), os.pipe()
