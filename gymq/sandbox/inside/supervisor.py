@@ -202,7 +202,8 @@ class _Watch:
             self._warn_at, self._warned = math.inf, True
             os.kill(self._child, signal.SIGALRM)
         if time.monotonic() >= self._next_locks:
-            self._lock_bytes = descendants.lock_bytes(everybody) + descendants.watch_bytes(everybody)
+            self._lock_bytes = descendants.lock_bytes(everybody)
+            self._lock_bytes += descendants.watch_bytes(everybody, spec.memory_bytes)
             self._next_locks = time.monotonic() + _LOCKS_PAUSE_S
         unmapped = descendants.socket_bytes(everybody) + self._lock_bytes
         if descendants.use_too_much_memory(everybody, spec.memory_bytes, unmapped):
