@@ -142,8 +142,10 @@ def test_runs_are_cancelled_by_a_pattern(cluster, gymq):
     called = gymq("cancel", "--run", "no-such-*")
     assert called.status == 2
     assert "stored runs matches 'no-such-*'" in called.err
-    # The run has ended, so nothing of it is left to cancel.
-    called = gymq("cancel", "--run", f"{cluster.run[:-1]}?")
+    # A run of its own, since others that share the cluster look at the finished one. It has ended too.
+    gymq("collect", "-c", cluster.config, "-i", "rows.jsonl", "-o", "pattern.jsonl")
+    run = json.loads((cluster.folder / "pattern_run.json").read_text())["run"]
+    called = gymq("cancel", "--run", f"{run[:-1]}?")
     assert called.status == 0
-    assert f"run {cluster.run} is cancelled; 0 of its rollouts" in called.out
+    assert f"run {run} is cancelled; 0 of its rollouts" in called.out
     assert gymq("cancel", "--run", "[" + cluster.run[0] + "]*").status == 2  # a bracket is a bracket

@@ -213,7 +213,7 @@ async def test_no_more_run_at_once_than_allowed(calls: Calls, other_bus: Bus, ru
     replica = ScriptedReplica(other_bus, f"{run}-w")
     await replica.serve(run, limit=3)
     working = [asyncio.create_task(call(calls, run, ask(str(number), wait=True))) for number in range(10)]
-    await until(lambda: replica.service.load == 10)
+    await until(lambda: replica.service.load == 10 and len(replica.started) >= 3)
     assert replica.started == ["0", "1", "2"]
     replica.go.set()
     await asyncio.gather(*working)

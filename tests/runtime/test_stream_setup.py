@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
-import nats
 import pytest
+from nats.aio.msg import Msg
 
 from gymq.bus import Bus, BusError, streams
 from gymq.bus.jetstream import JetStream, JetStreamError
@@ -17,7 +17,7 @@ from gymq.protocol import subjects
 from gymq.protocol.messages import VerifiedRollout
 from gymq.protocol.subjects import TaskQueueName
 from tests.support.ports import free_port
-from tests.support.waiting import DEADLINE_S
+from tests.support.waiting import until
 
 
 async def configs(js: JetStream) -> dict[str, dict[str, Any]]:
@@ -125,14 +125,14 @@ async def test_an_agent_whose_name_cannot_be_one_is_refused(js: JetStream, name:
         await streams.ensure_agent(js, name)
 
 
-async def test_every_stored_outcome_rings_the_doorbell(bus: Bus, shared_url: str, run: str) -> None:
-    async with await nats.connect(shared_url) as client:
-        rung = await client.subscribe(subjects.done_of_run(run))
-        await client.flush()
-        outcome = VerifiedRollout(run=run, task_index=1, rollout_index=2, agent="a", row=b"{}", response={}, reward=1.0)
-        await OutcomeStore(bus).put(outcome, replaces=None, patience_s=20)
-        message = await rung.next_msg(timeout=DEADLINE_S)
-        assert (message.subject, message.data) == (f"gym.done.{run}.1.2", b"")
+async def test_every_stored_outcome_rings_the_doorbell(bus: Bus, other_bus: Bus, run: str) -> None:
+    rung: list[Msg] = []
+    await other_bus.listen(subjects.done_of_run(run), rung.append)
+    await other_bus.flush()
+    outcome = VerifiedRollout(run=run, task_index=1, rollout_index=2, agent="a", row=b"{}", response={}, reward=1.0)
+    await OutcomeStore(bus).put(outcome, replaces=None, patience_s=20)
+    await until(lambda: bool(rung))
+    assert [(message.subject, message.data) for message in rung] == [(f"gym.done.{run}.1.2", b"")]
 
 
 async def test_a_second_task_with_the_same_id_is_not_queued(js: JetStream, run: str) -> None:
