@@ -41,7 +41,7 @@ def read_experts(given: Any, num_tokens: int) -> Any:
     if experts.ndim != 3 or experts.dtype.kind not in "iu" or len(experts) < num_tokens - 1:
         what = f"{experts.dtype.name} of the shape {experts.shape}"
         raise ValueError(f"routed_experts are {what}, not integers of the shape [{num_tokens}, layers, K]")
-    if experts.dtype.name == "uint16":  # trainers know signed ones only
+    if experts.dtype.name == "uint16":  # which no trainer takes
         experts = experts.astype(np.int16 if experts.max(initial=0) < 1 << 15 else np.int32)
     return experts[:num_tokens]
 

@@ -163,7 +163,7 @@ def _calls_made(response: dict[str, Any]) -> Iterator[tuple[dict[str, Any], str]
 
 
 def _was_run(call: dict[str, Any], output: Any) -> bool:
-    """Return whether a tool was run: not for arguments that are no JSON, nor for a tool that the model may not call."""
+    """Return whether a tool was run: not if its arguments are not JSON, nor if the model may not call it."""
     try:
         json.loads(call.get("arguments") or "")
     except (ValueError, RecursionError):

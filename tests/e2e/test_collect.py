@@ -665,8 +665,8 @@ async def test_an_agent_that_is_not_running_is_named(desk: Desk) -> None:
 @pytest.mark.usefixtures("no_patience")
 async def test_an_agent_of_the_options_that_is_not_running_is_named_though_rows_name_others(desk: Desk) -> None:
     desk.write_input([row("a", agent_ref={"name": "asker"})])
-    with pytest.raises(CollectError, match=r"^--agent: no agent named 'nobody' is running; running: "):
-        await desk.collect(agent="nobody")
+    with pytest.raises(CollectError, match=r"^--agent: no agent named 'absent' is running; running: "):
+        await desk.collect(agent="absent")
     assert desk.content() == {}
 
 

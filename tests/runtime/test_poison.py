@@ -80,7 +80,7 @@ FORGED: dict[str, Any] = {
     "no data": {"endpoints": [{}]},
     "a load that is a text": {"endpoints": [{"data": {"load": "x"}}]},
     "sessions that are a list": {"endpoints": [{"data": {"load": 1, "sessions": []}}]},
-    "a start that is no time": {"started": "x"},
+    "a start that is not a time": {"started": "x"},
     "a start without a zone": {"started": "2026-11-27T12:00:00"},
     "requests that are an object": {"endpoints": [{"data": {"load": 1}, "num_requests": {}}]},
 }

@@ -21,6 +21,7 @@ from gymq.runs.in_flight import RolloutProgress, tasks_in_flight
 EVERY_S = 1.0  # how often is looked
 QUIET_S = 15.0  # a comment is sent after so long, so that proxies keep the connection
 MOST_LISTENERS = 64  # connections to which events are sent
+
 Event = tuple[str, Any]
 
 

@@ -177,7 +177,7 @@ class Store:
     def read_record(self) -> ServerRecord | None:
         """Return the record of the last server here, or None. Its process may be gone.
 
-        One that names another machine is not ours: commands would join the cluster of whoever made the folder.
+        One that names another machine is not ours: commands would join the cluster of the one who made the folder.
         """
         with self._checked(), contextlib.suppress(FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
             record = msgspec.json.decode(self._record.read_bytes(), type=ServerRecord)

@@ -40,7 +40,7 @@ def same_whole_number(value: Any, expected: Any) -> bool | None:
     """Return whether a number is the whole number that is expected; None if that is for a tolerance to say.
 
     Raises:
-        TypeError, ValueError, OverflowError: a whole number is expected, and the value is no number.
+        TypeError, ValueError, OverflowError: a whole number is expected, and the value is not a number.
     """
     if not _is_whole(expected):
         return None

@@ -48,7 +48,7 @@ def same_answer(answer: str, expected: str, *, hardened: bool = True) -> bool:
     """Equal after light normalisation, or equal as numbers within the tolerance.
 
     Args:
-        hardened: whether a whole number is no other one, however close.
+        hardened: whether whole numbers have to be equal, however close they are.
     """
     ours, theirs = normalised(answer), normalised(expected)
     if ours == theirs:

@@ -2,7 +2,7 @@
 
 Some of its scorers hand the answer, or a text of the row, to Python's `eval` or to sympy's parser, which calls it. A
 model or the author of a row could run code there, or read the expected answer. So `eval` becomes `literal_eval` for
-them, sympy gets nothing but arithmetic, and a row whose text is no formula is refused.
+them, sympy gets nothing but arithmetic, and a row whose text is not a formula is refused.
 """
 
 from __future__ import annotations
