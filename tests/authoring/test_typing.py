@@ -58,7 +58,9 @@ def blocks(document: Path, base: str) -> list[str]:
 def checked(tmp_path_factory):
     """What mypy says of all of them at once, since each start takes seconds."""
     folder = tmp_path_factory.mktemp("checked")
-    sources = [*blocks(ROOT / "README.md", "gymq."), *blocks(ROOT / "docs/authoring.md", "gymq.Resources"), OPTIONS]
+    documents = [ROOT / "docs" / f"{name}.md" for name in ("authoring", "tools", "heavy_verifiers", "judges")]
+    shown = [block for document in documents for block in blocks(document, "gymq.Resources")]
+    sources = [*blocks(ROOT / "README.md", "gymq."), *shown, OPTIONS]
     files = [folder / f"worker_{number}.py" for number in range(len(sources))]
     for file, source in zip(files, sources, strict=True):
         file.write_text(source)

@@ -63,5 +63,6 @@ def anchors(document):
 
 
 def test_the_agent_shown_is_the_one_that_is_there():
-    shown = [block.text for block in blocks_of(ROOT / "docs" / "authoring.md") if block.purpose == "simple_agent.py"]
+    page = ROOT / "docs" / "writing_agents.md"
+    shown = [block.text for block in blocks_of(page) if block.purpose == "simple_agent.py"]
     assert shown == [(ROOT / "workers" / "agents" / "simple_agent" / "worker.py").read_text(encoding="utf-8")]
