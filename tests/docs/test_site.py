@@ -1,15 +1,19 @@
 """The site has every document in its navigation, every public name in its reference, and links that work."""
 
+import functools
 import html.parser
+import http.server
 import re
 import subprocess
 import sys
+import threading
 import urllib.parse
 from pathlib import Path
 
 import pytest
 
 import gymq
+from tests.web.browser import browser, needs_browser
 
 from .blocks import ROOT
 
@@ -50,12 +54,18 @@ def test_the_reference_has_every_public_name_once():
     assert sorted([*names, "Environment"]) == sorted(gymq.__all__)
 
 
-def test_the_site_is_built_and_its_links_lead_somewhere(tmp_path):
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
     pytest.importorskip("mkdocstrings", reason="run `make site`: it installs what builds the site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
     built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=280)
     assert built.returncode == 0, built.stdout + built.stderr
-    pages = {page: Links(page) for page in tmp_path.rglob("*.html") if page.name != "404.html"}
+    return folder
+
+
+def test_the_site_is_built_and_its_links_lead_somewhere(site):
+    pages = {page: Links(page) for page in site.rglob("*.html") if page.name != "404.html"}
     assert len(pages) > 60
     dead = []
     for page, links in pages.items():
@@ -65,7 +75,33 @@ def test_the_site_is_built_and_its_links_lead_somewhere(tmp_path):
             if target.is_dir():
                 target /= "index.html"
             if not target.is_file() or (anchor and target in pages and anchor not in pages[target].anchors):
-                dead.append(f"{page.relative_to(tmp_path)}: {link}")
+                dead.append(f"{page.relative_to(site)}: {link}")
     assert not dead
     anchors = {anchor for page, links in pages.items() if page.parent.name == "api" for anchor in links.anchors}
     assert {f"gymq.{name}" for name in gymq.__all__ if name != "Environment"} <= anchors
+
+
+@pytest.fixture(scope="module")
+def address(site):
+    handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=site)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+
+
+@needs_browser
+@pytest.mark.parametrize(
+    ("query", "first"),
+    [
+        ("change verifier rescore", "files.html"),
+        ("judge", "judges.html"),
+        ("tools", "tools.html"),
+        ("RowsWanted", "reference/api/environments.html"),  # no guide is about it
+    ],
+)
+async def test_the_search_finds_guides_before_the_reference(address, query, first):
+    async with browser() as page:
+        await page.open(f"{address}index.html?{urllib.parse.urlencode({'q': query})}")
+        found = await page.until("document.querySelector('.md-search-result__link')?.href")
+    assert urllib.parse.urlsplit(found).path == f"/{first}"

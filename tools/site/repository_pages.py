@@ -17,6 +17,9 @@ from mkdocs.structure.pages import Page
 
 ROOT = Path(__file__).parents[2]
 DOCS = "docs/"
+# The search weighs a title 1000 times as much as text. With this factor, a title in the reference ranks above text in a
+# guide, and below a title in a guide.
+REFERENCE_BOOST = 0.02
 
 _LINK = re.compile(r"(\]\()([^)\s#]+)(#[^)\s]*)?(\))")
 _FENCE = re.compile(r"^```(\w+) ([^\n=]+)$", re.MULTILINE)
@@ -41,7 +44,9 @@ def on_files(files: Files, *, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Point links at the places that files have on the site."""
+    """Point links at the places that files have on the site, and let the search rank guides first."""
+    if not _is_guide(page.file):
+        page.meta["search"] = {"boost": REFERENCE_BOOST}
     own = DOCS + page.file.src_uri if (ROOT / DOCS / page.file.src_uri).is_file() else page.file.src_uri
 
     def moved(found: re.Match[str]) -> str:
@@ -51,6 +56,10 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
         return f"{found[1]}{uri}{found[3] or ''}{found[4]}"
 
     return _FENCE.sub(_titled, _LINK.sub(moved, markdown))
+
+
+def _is_guide(file: File) -> bool:
+    return "/" not in file.src_uri and (ROOT / DOCS / file.src_uri).is_file()
 
 
 def _titled(found: re.Match[str]) -> str:
