@@ -281,7 +281,7 @@ test-harbor: $(VENV)/installed-dev $(VENV_HARBOR)/installed
 	GYMQ_HARBOR_PYTHON=$(abspath $(VENV_HARBOR))/bin/python $(BIN)/python -m pytest tests/hubs/test_atif.py
 
 demo-vllm: $(VENV_VLLM)/installed
-	$(BIN_VLLM)/gymq collect --config examples/demo_vllm/config.yaml --input examples/demo_vllm/rows.jsonl \
+	$(BIN_VLLM)/gymq collect --config examples/demo_vllm/config.yaml --rows examples/demo_vllm/rows.jsonl \
 		--output runs/demo-vllm/rollouts.jsonl --num-repeats 16 --overwrite --log-level warning
 
 train-tiny: $(VENV_VLLM)/installed-train

@@ -38,7 +38,7 @@ SUBJECT_IN_PROCESS = 10164
 # Why a message is not stored yet.
 DISK_FULL = "disk full: NATS stores no more messages"
 NOT_STORED = "NATS does not confirm what it stores"
-_MAKE_ROOM = "`gymq delete RUN` removes a run that is done; `max_file` of the server's configuration is its limit"
+_MAKE_ROOM = "`gymq delete --run RUN` removes a run that is done; `max_file` of the server's configuration is its limit"
 
 _CURED_BY_TIME = {
     STREAM_FULL: DISK_FULL,

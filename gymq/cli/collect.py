@@ -25,7 +25,7 @@ from gymq.defaults import DEFAULT_WINDOW, MAX_VERSIONS, PASS_THRESHOLD, TokenFor
 
 def collect(
     *overrides: str,
-    input: Annotated[Path | None, Parameter(alias="-i")] = None,
+    rows: Path | None = None,
     dataset: str | None = None,
     output: Annotated[Path | None, Parameter(alias="-o")] = None,
     sources: WorkerSources = NOWHERE,
@@ -58,17 +58,17 @@ def collect(
     Args:
         overrides: changes to the configuration, as `key=value`, `+key=value`, `++key=value` or `~key`; those of
             `responses_create_params` set sampling parameters.
-        input: rows to roll out: a file in JSONL, Parquet or Arrow, a folder of them, or a data set of the Hugging Face
+        rows: rows to roll out: a file in JSONL, Parquet or Arrow, a folder of them, or a data set of the Hugging Face
             Hub as `hf:OWNER/NAME[/CONFIGURATION][@REVISION][:SPLIT]`.
-        dataset: name or type of a `datasets` block of the configuration, instead of --input; with its prompt and
+        dataset: name or type of a `datasets` block of the configuration, instead of --rows; with its prompt and
             repeats. Default with --benchmark: the block of the type benchmark.
         output: file for the rollouts, JSONL; the other files of the run are written beside it. Default: a file in
-            `runs` named after the configuration or verifier, the input and the model, so that the same command resumes
+            `runs` named after the configuration or verifier, the rows and the model, so that the same command resumes
             the run.
         agent: agent instance for rows that name none; not needed if the configuration has only one.
         num_repeats: rollouts per row. Default: that of --dataset, or 1.
         num_repeats_add_seed: give each repeat its own seed, in `metadata.extra_body`.
-        limit: number of rows to use, from the start of the input.
+        limit: number of rows to use, from the start of --rows.
         prompt_config: YAML file with the templates `user` and `system` for rows without a prompt; `{field}` is a field
             of the row.
         concurrency: maximum number of rollouts in flight. Default: `num_samples_in_parallel` of the configuration, or
@@ -107,20 +107,20 @@ def collect(
 
     params, others = read_sampling(overrides, sampling)
     settings = read_config(sources, others)
-    block = chosen_block(settings, sources, dataset, input, agent)
+    block = chosen_block(settings, sources, dataset, rows, agent)
     if block is not None:
-        input = ready_rows(block)
+        rows = ready_rows(block)
         agent = agent or block.agent
         num_repeats = num_repeats or block.num_repeats
         prompt_config = prompt_config or block.prompt()
-    if input is None:
-        raise UsageError("missing --input FILE; `gymq collect --help` explains it and --dataset NAME")
+    if rows is None:
+        raise UsageError("missing --rows FILE; `gymq collect --help` explains it and --dataset NAME")
     agent = agent or settings.only_agent
     if output is None:
         named = [] if sources.benchmark is None else [Path(sources.benchmark) / "config.yaml"]
-        output = default_output(input, [*named, *sources.config], sources.resources, sources.model)
+        output = default_output(rows, [*named, *sources.config], sources.resources, sources.model)
     options = CollectOptions(
-        input=input,
+        input=rows,
         output=output,
         materialise=materialise_options(
             agent_name=agent,

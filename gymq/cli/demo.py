@@ -25,7 +25,7 @@ def demo(*, num_repeats: Count = 16, log_level: LogLevel = "warning") -> int:
     overrides, output = [f"~{name}" for name in left_out], FOLDER / "demo.jsonl"
     return collect(
         *overrides,
-        input=rows,
+        rows=rows,
         output=output,
         sources=sources,
         num_repeats=num_repeats,

@@ -79,7 +79,8 @@ def export(
         raise UsageError("--sft, --dpo, --atif, --verifiers and --verifiers-traces need --output FILE.jsonl")
     if output is not None:
         if output.suffix not in (PARQUET, JSONL):
-            raise UsageError(f"{output}: the name must end in {PARQUET} or {JSONL}")
+            example = output.with_suffix(JSONL) if output.suffix and not output.is_dir() else output / f"{run}{JSONL}"
+            raise UsageError(f"{output}: name a file that ends in {JSONL} or {PARQUET}, such as {example}")
         for file in (output, RunFiles(output).materialised):
             if file.exists():
                 raise UsageError(f"{file} already exists: choose another --output")

@@ -87,10 +87,9 @@ def reward_profile(*settings: str) -> int:
     Args:
         settings: `+materialized_inputs_jsonl_fpath=` and `+rollouts_jsonl_fpath=`; `+allow_partial_rollouts=true`.
     """
-    from gymq.cli.actions.ng import profile_of
-    from gymq.cli.profile import profile
+    from gymq.cli.actions.ng import profile_ng_files
 
-    return profile(**profile_of(settings))
+    return profile_ng_files(settings)
 
 
 @ng.command

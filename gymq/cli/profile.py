@@ -13,13 +13,13 @@ from gymq.defaults import PASS_THRESHOLD
 
 
 def profile(
+    file: Path | None = None,
+    /,
     *,
+    rows: Path | None = None,
     run: str | None = None,
     live: bool = False,
     task: OptionalIndex = None,
-    input: Annotated[Path | None, Parameter(alias="-i")] = None,
-    rollouts: Path | None = None,
-    allow_partial: bool = False,
     output: Annotated[Path | None, Parameter(alias="-o")] = None,
     k: str | None = None,
     pass_threshold: float = PASS_THRESHOLD,
@@ -28,35 +28,33 @@ def profile(
 ) -> int:
     """Show the statistics of a run: mean reward and pass@k with intervals, the verifier's numbers, tokens.
 
-    --run reads them from a cluster, or from the store in this folder; --input and --rollouts compute them from the
-    files of a run, without a cluster.
+    FILE computes them from the files of a run, without a cluster; --run reads them from a cluster, or from the store in
+    this folder.
 
     Args:
+        file: rollouts of a run, as `gymq collect` wrote them; the other files of the run are read beside it.
+        rows: materialised rows of FILE, JSONL, where they are not beside it.
         run: the run, as `gymq rollouts` lists it.
         live: show the live statistics of the running cluster, refreshed until the run is complete.
         task: only this task of the run.
-        input: materialised rows of a run, JSONL (`..._materialized_inputs.jsonl`).
-        rollouts: rollouts of the same run, JSONL.
-        allow_partial: accept rows of --input that have no rollout yet.
-        output: write the statistics as files `OUTPUT_reward_profiling.jsonl` and `OUTPUT_agent_metrics.json`; with
-            --input the default is beside the rollouts.
+        output: write the statistics as files `OUTPUT_reward_profiling.jsonl` and `OUTPUT_agent_metrics.json`.
         k: show pass@k for these k, for example `1,8,64`.
         pass_threshold: smallest reward that counts as a pass in pass@k.
         json: print the statistics as one JSON object.
     """
     import asyncio
 
-    from gymq.cli.actions.profile import profile_files, profile_live, profile_run, read_ks
+    from gymq.cli.actions.profile import profile_files, profile_live, profile_run, read_ks, report_at
 
     ks = read_ks(k)
-    if run is not None and (input is not None or rollouts is not None):
-        raise UsageError("--run and --input exclude each other: a run is read from a cluster or from its files")
-    if run is None:
-        if input is None or rollouts is None:
-            raise UsageError("give --run RUN, or both --input ROWS.jsonl and --rollouts ROLLOUTS.jsonl")
+    if file is not None and run is None:
         if live or task is not None:
             raise UsageError("--live and --task need --run")
-        return profile_files(input, rollouts, allow_partial, output, ks, pass_threshold, json)
+        return profile_files(file, rows, None if output is None else report_at(output), ks, pass_threshold, json)
+    if run is None or file is not None:
+        raise UsageError("give one of FILE, the rollouts of a run, and --run RUN; `gymq rollouts` lists the runs")
+    if rows is not None:
+        raise UsageError("--rows are those of FILE: leave it out with --run")
     if live:
         if task is not None or output is not None:
             raise UsageError("--live shows whole runs and writes no files: leave out --task and --output")

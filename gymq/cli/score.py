@@ -16,7 +16,7 @@ def score(
     *overrides: Overrides,
     rollouts: Path,
     output: Annotated[Path, Parameter(alias="-o")],
-    inputs: Annotated[Path | None, Parameter(alias="-i")] = None,
+    rows: Path | None = None,
     config: ConfigFiles = (),
     resources: Path | None = None,
     concurrency: Count = SCORE_CONCURRENCY,
@@ -35,7 +35,7 @@ def score(
     Args:
         rollouts: rollouts of a run, or its failures, JSONL. Those with a `response` are verified.
         output: file for the rollouts with their new rewards, JSONL.
-        inputs: the materialised rows of the run, JSONL; without it the rows are taken from the rollouts, where fields
+        rows: the materialised rows of the run, JSONL; without it the rows are taken from the rollouts, where fields
             of the old verdict may have replaced fields of the row.
         config: configuration file; may be given several times. It defines the verifier of each agent.
         resources: Python file with a verifier, also as FILE.py:CLASS, to use it for all rollouts without any
@@ -56,11 +56,11 @@ def score(
     settings = read_config(sources, overrides, with_agent=False, judge_hint=JUDGE_IN_CONFIG)
     if not settings.instances:
         raise UsageError("no verifier given: pass --config FILE or --resources FILE.py")
-    check_files(rollouts, inputs, output, overwrite=overwrite)
+    check_files(rollouts, rows, output, overwrite=overwrite)
     options = ScoreOptions(
         rollouts=rollouts,
         output=output,
-        inputs=inputs,
+        inputs=rows,
         concurrency=concurrency,
         limit=limit,
         failed_only=failed_only,

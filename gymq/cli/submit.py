@@ -18,7 +18,7 @@ def submit(
     option: Annotated[tuple[str, ...], Parameter(consume_multiple=False)] = (),
     logs: Path = Path(".gymq/slurm"),
 ) -> int:
-    """Run a command as a Slurm job, such as `gymq submit --slurm --time 4:00:00 -- collect --input ...`.
+    """Run a command as a Slurm job, such as `gymq submit --slurm --time 4:00:00 -- collect --rows ...`.
 
     The job runs in this folder, with this Python. A minute before its time is up, and when its node is taken away, it
     stops in an orderly way; submitted again, or requeued by Slurm, a collection resumes.

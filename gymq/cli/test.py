@@ -6,9 +6,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
-
-from cyclopts import Parameter
 
 from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.parameters import ConfigFiles, Repeated
@@ -18,7 +15,7 @@ def test(
     worker: str,
     /,
     *,
-    input: Annotated[Path | None, Parameter(alias="-i")] = None,
+    rows: Path | None = None,
     config: ConfigFiles = (),
     option: Repeated = (),
     json: bool = False,
@@ -27,12 +24,12 @@ def test(
 
     WORKER is a name (`gymq test mcqa`), a folder with worker.py, or a Python file. The files beside it are used:
     `tests/`, `data/example.jsonl`, `config.yaml`. A file with a verifier needs no configuration: `gymq test my_env.py
-    --input rows.jsonl`. The policy is a simulated model that gives the solutions in the rows. The exit status is 1 if
+    --rows rows.jsonl`. The policy is a simulated model that gives the solutions in the rows. The exit status is 1 if
     anything fails.
 
     Args:
         worker: name, folder or file of the worker.
-        input: rows to check it with, in JSONL, instead of its own data/example.jsonl.
+        rows: rows to check it with, in JSONL, instead of its own data/example.jsonl.
         config: configuration to use instead of its own config.yaml; may be given several times.
         option: option of a worker that has no configuration, as `KEY=VALUE`; may be given several times.
         json: print the results as one JSON object.
@@ -48,9 +45,9 @@ def test(
     from gymq.render import print_prose
     from gymq.testing import Check
 
-    if input is not None and not input.is_file():
-        raise UsageError(f"--input {input}: file not found")
-    source = replace(find_worker(worker), rows=input)
+    if rows is not None and not rows.is_file():
+        raise UsageError(f"--rows {rows}: file not found")
+    source = replace(find_worker(worker), rows=rows)
     steps: list[Check] = []
     settings: Config | None = None
     try:
@@ -66,7 +63,7 @@ def test(
     elif not checked and not failed:
         print_prose(
             "nothing to check: it has neither tests nor example rows; `gymq test "
-            f"{worker} --input rows.jsonl` checks it with rows from elsewhere",
+            f"{worker} --rows rows.jsonl` checks it with rows from elsewhere",
             sys.stdout,
         )
     return 1 if failed or not checked else 0

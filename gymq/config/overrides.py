@@ -25,7 +25,7 @@ _PREFIXES: tuple[tuple[str, Action], ...] = (("++", "set"), ("+", "add"), ("~", 
 _FILES = (  # which options take them, by the ends of their names
     ((".yaml", ".yml"), "a configuration is given as --config"),
     ((".py",), "a file with a verifier is given as --resources"),
-    (READABLE, "rows are given as --input"),
+    (READABLE, "rows are given as --rows"),
 )
 
 

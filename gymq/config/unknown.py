@@ -27,7 +27,7 @@ OWN_KEYS = frozenset({"bridge", PARAMS, CONCURRENCY}) | SETTINGS
 
 OPTIONS_INSTEAD = {
     "agent_name": "--agent",
-    "input_jsonl_fpath": "--input",
+    "input_jsonl_fpath": "--rows",
     "limit": "--limit",
     "num_repeats": "--num-repeats",
     "num_repeats_add_seed": "--num-repeats-add-seed",

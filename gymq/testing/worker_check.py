@@ -91,7 +91,7 @@ def _example_rows(source: WorkerSource, config: Config | None, rows: list[Exampl
     """Check each line and add it to `rows`."""
     name = "example rows"
     if source.examples is None:
-        return Check(name, "none", "no data/example.jsonl beside it; --input FILE names others")
+        return Check(name, "none", "no data/example.jsonl beside it; --rows FILE names others")
     problems: list[str] = []
     checker = RowChecker(source, config)
     try:

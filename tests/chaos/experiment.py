@@ -175,7 +175,7 @@ class Collector:
             "-c",
             "from gymq.cli import main; main()",
             "collect",
-            f"--input={rows}",
+            f"--rows={rows}",
             f"--output={output}",
             "--num-repeats=4",
             f"--concurrency={WINDOW}",

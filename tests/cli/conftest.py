@@ -140,7 +140,7 @@ def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Finished]
     rows = [row(question, "A") for question in QUESTIONS] + [row("no letter", "?")]
     (folder / "rows.jsonl").write_text("".join(json.dumps(line) + "\n" for line in rows))
     with running_cluster(folder, config):
-        command = ["collect", "-c", config, "-i", "rows.jsonl", "-o", f"{RUN_STEM}.jsonl"]
+        command = ["collect", "-c", config, "--rows", "rows.jsonl", "-o", f"{RUN_STEM}.jsonl"]
         collected = subprocess.run(
             [*entry(), *map(str, command), "--num-repeats", str(NUM_REPEATS)],
             cwd=folder,

@@ -108,7 +108,9 @@ def test_what_cannot_be_shown_is_refused(gymq, here, arguments, reason):
         ),
     ],
 )
-@pytest.mark.parametrize("command", [["config", "check"], ["up"], ["collect", "-i", "rows.jsonl", "-o", "out.jsonl"]])
+@pytest.mark.parametrize(
+    "command", [["config", "check"], ["up"], ["collect", "--rows", "rows.jsonl", "-o", "out.jsonl"]]
+)
 def test_unknown_keys_and_options_are_refused_by_every_command(gymq, here, config, command, override, message):
     (here / "rows.jsonl").write_text(json.dumps(row("a letter?", "A")))
     called = gymq(*command, "-c", config, override)

@@ -53,13 +53,13 @@ def test_a_run_is_deleted_and_another_one_stays(gymq, url):
 
 def test_a_run_that_is_in_progress_is_refused(gymq, url):
     asyncio.run(_store(url, "goes_on", queued=True))
-    refused = gymq("delete", "goes_on")
+    refused = gymq("delete", "--run", "goes_on")
     assert refused.status == 2
     assert "gymq cancel --run goes_on" in refused.err
     assert asyncio.run(_stored(url, "goes_on")) == (1, True)
 
 
 def test_a_run_that_is_not_there_is_told(gymq, url):
-    refused = gymq("delete", "nowhere")
+    refused = gymq("delete", "--run", "nowhere")
     assert refused.status == 2
     assert "run 'nowhere' not found" in refused.err

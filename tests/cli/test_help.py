@@ -62,16 +62,16 @@ def test_an_unknown_option_is_refused_with_status_2(gymq):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["collect"], "missing --input FILE; `gymq collect --help` explains it"),
+        (["collect"], "missing --rows FILE; `gymq collect --help` explains it"),
         (["test"], "missing WORKER; `gymq test --help` explains it"),
         (["weights", "push"], "missing --model VALUE; `gymq weights push --help` explains it"),
-        (["collect", "--input"], "--input requires an argument"),
+        (["collect", "--rows"], "--rows requires an argument"),
         (["runs"], "no command 'runs'; did you mean `gymq rollouts`?"),
         (["run"], "no command 'run'; did you mean `gymq collect`?"),
         (["colect"], "no command 'colect'; did you mean `gymq collect`?"),
         (["nothing"], "no command 'nothing'; `gymq --help` lists them"),
         (["list", "my_env.py"], 'Choose from: "agents", "models", "resources", "benchmarks"'),
-        (["collect", "--inptu", "x"], "Did you mean --input?"),
+        (["collect", "--rowz", "x"], "Did you mean --rows?"),
         (["demo", "extra"], "unexpected argument 'extra'; `gymq demo --help` explains"),
     ],
 )

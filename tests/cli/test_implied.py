@@ -101,7 +101,7 @@ def test_the_rollouts_in_flight_may_be_a_setting() -> None:
 def test_profiled_workers_leave_a_profile_of_their_own_code(here: Path, gymq: Command) -> None:
     write_environment(here)
     options = ["++profiling_enabled=true", "++profiling_results_dirpath=profiles", "++num_samples_in_parallel=2"]
-    collected = gymq("collect", *options, "--resources", "letters.py", "-i", "rows.jsonl", "-o", "x.jsonl")
+    collected = gymq("collect", *options, "--resources", "letters.py", "--rows", "rows.jsonl", "-o", "x.jsonl")
     assert collected.status == 0, collected.err
     (profile,) = (here / "profiles").glob("letters-*.prof")
     functions = pstats.Stats(str(profile)).get_stats_profile().func_profiles

@@ -132,7 +132,9 @@ def test_an_option_of_the_file_is_set_with_its_type_and_checked(gymq, judged):
         (["--resources", "plain.py", *JUDGE], "no environment of this configuration has an option that names a judge"),
     ],
 )
-@pytest.mark.parametrize("command", [["config", "check"], ["up"], ["collect", "-i", "rows.jsonl", "-o", "out.jsonl"]])
+@pytest.mark.parametrize(
+    "command", [["config", "check"], ["up"], ["collect", "--rows", "rows.jsonl", "-o", "out.jsonl"]]
+)
 def test_options_that_do_not_go_together_are_refused(gymq, here, judged, command, arguments, reason):
     (here / "plain.py").write_text(
         "import gymq\n\n\nclass Plain(gymq.Resources):\n    async def verify(self, request):\n        return 1.0\n"

@@ -62,7 +62,7 @@ def write_rows(folder: Path, *rows: dict[str, Any]) -> None:
 
 
 def collect(gymq: Command, *arguments: object, output: str = "out.jsonl") -> Called:
-    return gymq("collect", "--resources", "letters.py", "-i", "rows.jsonl", "-o", output, *arguments)
+    return gymq("collect", "--resources", "letters.py", "--rows", "rows.jsonl", "-o", output, *arguments)
 
 
 def refused(called: Called, folder: Path) -> str:
@@ -77,7 +77,7 @@ def refused(called: Called, folder: Path) -> str:
 
 
 def test_a_configuration_without_a_policy_says_how_to_add_one(gymq: Command, folder: Path) -> None:
-    refused = gymq("collect", "-c", "workers/resources/mcqa/config.yaml", "-i", "rows.jsonl", "-o", "out.jsonl")
+    refused = gymq("collect", "-c", "workers/resources/mcqa/config.yaml", "--rows", "rows.jsonl", "-o", "out.jsonl")
     assert refused.status == 2
     said = (
         "--model-url and --model add policy_model, --config workers/models/simulated_model/config.yaml adds a simulated"
@@ -96,13 +96,13 @@ def test_a_missing_input_is_refused_before_a_cluster_starts(gymq: Command, folde
 
 
 def test_rows_without_an_agent_or_an_environment_are_told_the_options(gymq: Command, folder: Path) -> None:
-    said = refused(gymq("collect", "-i", "rows.jsonl"), folder)
+    said = refused(gymq("collect", "--rows", "rows.jsonl"), folder)
     assert said.endswith("no environment is given: --resources FILE.py, --config FILE or --agent NAME names one\n")
 
 
 def test_an_input_without_its_option_is_told_the_option(gymq: Command, folder: Path) -> None:
     called = gymq("collect", "--resources", "letters.py", "rows.jsonl")
-    assert refused(called, folder).endswith("= is missing; rows are given as --input rows.jsonl\n")
+    assert refused(called, folder).endswith("= is missing; rows are given as --rows rows.jsonl\n")
 
 
 @pytest.mark.parametrize("text", ["", "\n"])
@@ -184,13 +184,15 @@ def test_only_rows_that_the_verifier_gets_as_they_are_are_checked(folder: Path) 
 
 def test_a_class_of_a_file_that_has_several_is_named_behind_it(gymq: Command, folder: Path) -> None:
     (folder / "worker.py").write_text(LETTERS + LETTERS.replace("class Letters", "class Others"))
-    collected = gymq("collect", "--resources", "worker.py:Others", "-i", "rows.jsonl", "-o", "out.jsonl")
+    collected = gymq("collect", "--resources", "worker.py:Others", "--rows", "rows.jsonl", "-o", "out.jsonl")
     assert (collected.status, f"\n{folder.name} " in collected.out) == (0, True)
     scored = gymq("score", "--resources", "worker.py:Letters", "--rollouts", "out.jsonl", "-o", "scored.jsonl")
     assert (scored.status, scored.err) == (0, "")
     for wrong, said in (("worker.py", "found Letters, Others"), ("worker.py:Other", "no class Other derived from")):
-        assert said in gymq("collect", "--resources", wrong, "-i", "rows.jsonl").err
-    assert "none.py:Others: file not found" in gymq("collect", "--resources", "none.py:Others", "-i", "rows.jsonl").err
+        assert said in gymq("collect", "--resources", wrong, "--rows", "rows.jsonl").err
+    assert (
+        "none.py:Others: file not found" in gymq("collect", "--resources", "none.py:Others", "--rows", "rows.jsonl").err
+    )
 
 
 # Endpoints ------------------------------------------------------------------------------------------------------------

@@ -44,8 +44,7 @@ def test_tables_show_rates_numbers_and_failures(gymq, cluster):
 
 
 def test_rewards_that_pass_are_those_of_the_threshold_from_stream_and_files(gymq, cluster):
-    files = ["-i", cluster.file("_materialized_inputs"), "--rollouts", cluster.file(), "--allow-partial"]
-    for source in (["--run", cluster.run], [*files, "-o", cluster.folder / "threshold"]):
+    for source in (["--run", cluster.run], [cluster.file()]):
         easy = gymq("profile", *source, "--pass-threshold", 0, "--json").json
         hard = gymq("profile", *source, "--pass-threshold", 1.5, "--json").json
         assert set(pass_at(easy).values()) == {100.0}
@@ -91,8 +90,7 @@ def test_an_unknown_run_is_refused(gymq, cluster):
 
 def test_the_files_of_a_run_give_the_same_statistics_without_any_cluster(gymq, cluster, here):
     copy(cluster, here)
-    files = ["--input", "letters_materialized_inputs.jsonl", "--rollouts", "letters.jsonl", "--allow-partial"]
-    from_files = gymq("profile", *files, "--json").json
+    from_files = gymq("profile", "letters.jsonl", "--output", "letters.jsonl", "--json").json
     os.chdir(cluster.folder)
     from_stream = gymq("profile", "--run", cluster.run, "--json").json
     assert pass_at(from_files) == pass_at(from_stream)
@@ -101,19 +99,11 @@ def test_the_files_of_a_run_give_the_same_statistics_without_any_cluster(gymq, c
     assert (here / "letters_agent_metrics.json").is_file()
 
 
-def test_a_run_without_all_its_rollouts_needs_allow_partial(gymq, cluster, here):
-    copy(cluster, here)
-    called = gymq("profile", "--input", "letters_materialized_inputs.jsonl", "--rollouts", "letters.jsonl")
-    assert called.status == 2
-    assert "4 of 12 materialised rows have no result" in called.err
-    assert not (here / "letters_agent_metrics.json").exists()
-
-
 def test_output_writes_what_the_collection_wrote(gymq, cluster, here):
     os.chdir(cluster.folder)
     for stem, arguments in {
         "stream": ["--run", cluster.run],
-        "files": ["-i", cluster.file("_materialized_inputs"), "--rollouts", cluster.file(), "--allow-partial"],
+        "files": [cluster.file()],
     }.items():
         assert gymq("profile", *arguments, "--output", here / "new" / stem).status == 0
         for suffix in ("_reward_profiling.jsonl", "_agent_metrics.json"):
@@ -127,9 +117,9 @@ def test_a_mistake_in_a_file_is_named_by_the_files_own_name(gymq, here):
     (here / "rows.jsonl").write_text("")
     (here / "out.jsonl").write_text('{"_ng_task_index": 0, "_ng_rollout_index": 0}\n')
     for output in ([], ["--output", "x"]):
-        called = gymq("profile", "--input", "rows.jsonl", "--rollouts", "out.jsonl", *output)
+        called = gymq("profile", "out.jsonl", "--rows", "rows.jsonl", *output)
         assert called.status == 2
-        assert "gymq: out.jsonl:1: the result of rollout (0, 0) has no `response`" in called.err
+        assert "gymq: out.jsonl:1: " in called.err
 
 
 def test_live_shows_what_the_cluster_keeps(gymq, cluster):
@@ -176,17 +166,15 @@ def test_the_live_view_of_a_complete_run_ends_by_itself(cluster):
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ([], "give --run"),
-        (["--input", "x"], "give --run"),
-        (["--run", "r", "--input", "x"], "exclude each other"),
-        (["--input", "x", "--rollouts", "y", "--live"], "need --run"),
+        ([], "give one of FILE"),
+        (["--rows", "x"], "give one of FILE"),
+        (["x", "--run", "r"], "give one of FILE"),
+        (["--run", "r", "--rows", "x"], "--rows are those of FILE"),
+        (["x", "--live"], "need --run"),
         (["--run", "r", "--live", "--task", "1"], "shows whole runs"),
-        (["--input", "nix.jsonl", "--rollouts", "nix.jsonl"], "file not found"),
-        (["--input", "nix.jsonl", "--rollouts", "nix.jsonl", "--output", "."], "the output . is a folder"),
-        (
-            ["--input", "nix.jsonl", "--rollouts", "nix.jsonl", "--output", "/dev/null/x"],
-            "gymq: /dev/null: File exists",
-        ),
+        (["nix.jsonl"], "file not found"),
+        (["nix.jsonl", "--output", "."], "the output . is a folder"),
+        (["nix.jsonl", "--output", "/dev/null/x"], "gymq: /dev/null: File exists"),
     ],
 )
 def test_arguments_that_do_not_fit_together_are_refused(gymq, here, arguments, reason):
@@ -209,9 +197,9 @@ def test_results_that_name_no_agent_take_it_from_their_rows(gymq, here):
     results = [place | {"reward": 1.0, "response": {"usage": None}} for place in places]
     (here / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (here / "out.jsonl").write_text("\n".join(json.dumps(result) for result in results) + "\n\n")
-    found = gymq("profile", "--input", "rows.jsonl", "--rollouts", "out.jsonl", "--json").json
+    found = gymq("profile", "out.jsonl", "--rows", "rows.jsonl", "--json").json
     assert {name: agent["rollouts"] for name, agent in found["agents"].items()} == {"agent_0": 2, "agent_1": 2}
-    assert (here / "out_agent_metrics.json").exists()
+    assert not (here / "out_agent_metrics.json").exists()  # only --output writes files
 
 
 @pytest.mark.parametrize("output", [[], ["--output", "out"]])
@@ -223,7 +211,7 @@ def test_what_cannot_be_profiled_overwrites_nothing(gymq, here, broken, output):
     theirs = [here / "out_reward_profiling.jsonl", here / "out_agent_metrics.json"]
     for file in theirs:
         file.write_text("theirs")
-    called = gymq("profile", "--input", "rows.jsonl", "--rollouts", "out.jsonl", *output)
+    called = gymq("profile", "out.jsonl", "--rows", "rows.jsonl", *output)
     assert called.status == 2
     assert "out.jsonl:1: " in called.err
     assert [file.read_text() for file in theirs] == ["theirs"] * 2
@@ -233,7 +221,7 @@ def test_an_output_that_ends_in_jsonl_gives_its_stem(gymq, here):
     place = {"_ng_task_index": 0, "_ng_rollout_index": 0}
     (here / "rows.jsonl").write_text(json.dumps(place | {"agent_ref": {"name": "a"}}) + "\n")
     (here / "out.jsonl").write_text(json.dumps(place | {"reward": 1.0, "response": {}}) + "\n")
-    gymq("profile", "--input", "rows.jsonl", "--rollouts", "out.jsonl", "--output", "x.jsonl")
+    gymq("profile", "out.jsonl", "--rows", "rows.jsonl", "--output", "x.jsonl")
     assert {file.name for file in here.glob("x*")} == {"x_reward_profiling.jsonl", "x_agent_metrics.json"}
 
 

@@ -9,7 +9,7 @@ from .conftest import row
 def test_good_rows_are_collected_beside_a_bad_one(gymq, cluster, tmp_path):
     rows, output = tmp_path / "rows.jsonl", tmp_path / "out.jsonl"
     rows.write_text(json.dumps(row("first letter", "A")) + '\n{"broken\n')
-    command = ("collect", "-c", cluster.config, "-i", rows, "-o", output)
+    command = ("collect", "-c", cluster.config, "--rows", rows, "-o", output)
     for _ in range(2):
         called = gymq(*command, "--json")
         assert called.status == 3
@@ -31,7 +31,7 @@ def test_a_field_of_a_request_that_is_not_known_costs_a_warning_and_no_row(
     line = row("first letter", "A")
     line["responses_create_params"] |= {"max_tokens": 5, "background": True, "prompt_cache_key": "k"}
     rows.write_text(json.dumps(line) + "\n" + json.dumps(line | {"more": 1}) + "\n")
-    called = gymq("collect", "-c", cluster.config, "-i", rows, "-o", tmp_path / "out.jsonl", "--json")
+    called = gymq("collect", "-c", cluster.config, "--rows", rows, "-o", tmp_path / "out.jsonl", "--json")
     assert (called.status, called.json["done"], called.json["refused"]) == (0, 2, 0)
     assert logging.lastResort is not None
     warnings = [record for record in caplog.records if record.name == "gymq.responses"]

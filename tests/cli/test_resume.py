@@ -24,7 +24,7 @@ def collection(cluster: Finished, folder: Path, *more: object) -> list[object]:
     rows = folder / "rows.jsonl"
     if not rows.exists():
         rows.write_text("".join(json.dumps(row(question, "A")) + "\n" for question in ("first", "second")))
-    return ["collect", "-c", cluster.config, "-i", rows, "-o", folder / "out.jsonl", *more]
+    return ["collect", "-c", cluster.config, "--rows", rows, "-o", folder / "out.jsonl", *more]
 
 
 def run_of(folder: Path) -> str:
@@ -102,7 +102,7 @@ def test_another_endpoint_of_the_same_model_extends_a_run_and_another_model_does
     gymq: Command, here: Path, endpoint: Endpoint
 ) -> None:
     write_environment(here)
-    command = ["collect", "--resources", "letters.py", "-i", "rows.jsonl", "-o", "out.jsonl"]
+    command = ["collect", "--resources", "letters.py", "--rows", "rows.jsonl", "-o", "out.jsonl"]
     first = gymq(*command, "--model-url", endpoint.url, "--model", "m")
     assert first.status == 0, first.err
     elsewhere = endpoint.url.replace("/v1", "/v2")
@@ -170,7 +170,7 @@ def test_what_an_interrupted_run_left_in_the_queue_is_not_answered_with_another_
     store = here / ".gymq" / "jetstream"
     asyncio.run(leave_tasks(store))
     write_environment(here)
-    assert gymq("collect", "--resources", "letters.py", "-i", "rows.jsonl", "-o", "out.jsonl").status == 0
+    assert gymq("collect", "--resources", "letters.py", "--rows", "rows.jsonl", "-o", "out.jsonl").status == 0
     assert asyncio.run(queued_and_stored(store, INTERRUPTED)) == (0, 0)
     assert sum(asyncio.run(queued_and_stored(store, SUBMITTED))) == 1
 

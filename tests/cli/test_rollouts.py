@@ -127,7 +127,7 @@ def test_a_rollout_without_a_verdict_says_why_and_what_to_do(gymq, cluster):
         ("profile", "--run", "nix"),
         ("export", "--run", "nix", "--output", "nix.jsonl"),
         ("cancel", "--run", "nix"),
-        ("delete", "nix"),
+        ("delete", "--run", "nix"),
     ],
     ids=lambda command: " ".join(command),
 )
@@ -171,7 +171,7 @@ def test_an_empty_folder_has_nothing_to_list(gymq, here):
 def test_a_finished_collection_can_be_read_without_starting_anything(gymq, here):
     config = write_workers(here)
     (here / "rows.jsonl").write_text(json.dumps(row("a letter", "A")) + "\n")
-    command: list[str | Path] = [*entry(), "collect", "-c", config, "-i", "rows.jsonl", "-o", "out.jsonl"]
+    command: list[str | Path] = [*entry(), "collect", "-c", config, "--rows", "rows.jsonl", "-o", "out.jsonl"]
     subprocess.run(command, check=True, capture_output=True)
     run = json.loads((here / "out_run.json").read_text())["run"]
     assert "1 of 1" in gymq("rollouts").out

@@ -66,7 +66,7 @@ def judged_workers(folder: Path) -> Path:
 
 def test_a_run_with_a_cluster_of_its_own_ends_with_all_that_is_known_of_it(gymq, here):
     config = judged_workers(here)
-    ended = gymq("collect", "-c", config, "-i", "rows.jsonl", "-o", "x.jsonl", "--num-repeats", 4, "--json")
+    ended = gymq("collect", "-c", config, "--rows", "rows.jsonl", "-o", "x.jsonl", "--num-repeats", 4, "--json")
     assert ended.status == 0, ended.err
     found = ended.json
     assert (found["input_tokens"], found["output_tokens"], found["truncated"]) == (80, 24, 8)
@@ -83,7 +83,7 @@ def test_a_run_with_a_cluster_of_its_own_ends_with_all_that_is_known_of_it(gymq,
 
 def test_the_end_names_tokens_and_the_next_commands(gymq, cluster, tmp_path):
     output = tmp_path / "x.jsonl"
-    ended = gymq("collect", "-c", cluster.config, "-i", "rows.jsonl", "-o", output, "--num-repeats", 4)
+    ended = gymq("collect", "-c", cluster.config, "--rows", "rows.jsonl", "-o", output, "--num-repeats", 4)
     run = json.loads((tmp_path / "x_run.json").read_text())["run"]
     assert "; tokens of rewarded rollouts: 160 in, 48 out\n" in ended.out
     assert ended.out.splitlines()[-3:] == [
@@ -92,7 +92,9 @@ def test_the_end_names_tokens_and_the_next_commands(gymq, cluster, tmp_path):
         f"  more statistics  gymq profile --run {run}",
     ]
     url = str(asyncio.run(find_running(cluster.folder / ".gymq" / "jetstream")))
-    joined = gymq("collect", "-i", "rows.jsonl", "-o", output, "--num-repeats", 4, "--nats", url, "-c", cluster.config)
+    joined = gymq(
+        "collect", "--rows", "rows.jsonl", "-o", output, "--num-repeats", 4, "--nats", url, "-c", cluster.config
+    )
     assert [line.rpartition(" --nats ")[2] for line in joined.out.splitlines()[-3:]] == [redact(url)] * 3
     assert ended.out.index("mean reward") < ended.out.index("pass@1") < ended.out.index("tokens of")
     assert "truncated" not in ended.out
@@ -100,7 +102,7 @@ def test_the_end_names_tokens_and_the_next_commands(gymq, cluster, tmp_path):
 
 @pytest.mark.nightly
 def test_failures_are_in_the_json_with_their_first_message(gymq, cluster, tmp_path):
-    command = ["collect", "-c", cluster.config, "-i", "rows.jsonl", "-o", tmp_path / "x.jsonl", "--json"]
+    command = ["collect", "-c", cluster.config, "--rows", "rows.jsonl", "-o", tmp_path / "x.jsonl", "--json"]
     (failed,) = gymq(*command).json["failures"]
     assert failed == {
         "failure_class": "judge_failed",

@@ -23,7 +23,7 @@ def test_sampling_parameters_arrive_at_the_endpoint_and_win_over_the_row(
 ) -> None:
     write_environment(here, temperature=0.1, top_p=0.9)
     called = gymq(
-        *("collect", "--resources", "letters.py", "--input", "rows.jsonl"),
+        *("collect", "--resources", "letters.py", "--rows", "rows.jsonl"),
         *("--model-url", endpoint.url, "--model", "m", "--temperature", 0.5, "--max-tokens", 7),
         *("--sampling", "reasoning.effort=low", "+responses_create_params.user=me"),
         f"++policy_model.responses_api_models.openai_model.dialect={dialect}",

@@ -36,7 +36,7 @@ def test_where_nothing_runs_it_says_how_to_start_something(gymq, here):
 
 
 @pytest.mark.parametrize(
-    "command", [("status",), ("rollouts",), ("collect", "-i", "rows.jsonl", "--agent", "letters_agent")]
+    "command", [("status",), ("rollouts",), ("collect", "--rows", "rows.jsonl", "--agent", "letters_agent")]
 )
 def test_a_server_that_is_not_there_is_one_sentence(gymq, here, command):
     (here / "rows.jsonl").write_text('{"responses_create_params": {"input": "x"}}')
@@ -81,7 +81,17 @@ def test_what_a_worker_did_is_counted(gymq, cluster, tmp_path):
         return workers["letters_agent"]["requests"], workers["letters_agent"]["errors"]
 
     requests, errors = counted()  # the tests before may have collected as well
-    gymq("collect", "-c", cluster.config, "-i", "rows.jsonl", "-o", tmp_path / "x.jsonl", "--num-repeats", NUM_REPEATS)
+    gymq(
+        "collect",
+        "-c",
+        cluster.config,
+        "--rows",
+        "rows.jsonl",
+        "-o",
+        tmp_path / "x.jsonl",
+        "--num-repeats",
+        NUM_REPEATS,
+    )
     for _ in range(50):
         if (found := counted()) == (requests + 12, errors + 4):
             break
@@ -143,7 +153,7 @@ def test_runs_are_cancelled_by_a_pattern(cluster, gymq):
     assert called.status == 2
     assert "stored runs matches 'no-such-*'" in called.err
     # A run of its own, since others that share the cluster look at the finished one. It has ended too.
-    gymq("collect", "-c", cluster.config, "-i", "rows.jsonl", "-o", "pattern.jsonl")
+    gymq("collect", "-c", cluster.config, "--rows", "rows.jsonl", "-o", "pattern.jsonl")
     run = json.loads((cluster.folder / "pattern_run.json").read_text())["run"]
     called = gymq("cancel", "--run", f"{run[:-1]}?")
     assert called.status == 0

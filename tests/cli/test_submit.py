@@ -16,7 +16,7 @@ from .conftest import Command
 
 CONFIG = ("-c", "workers/resources/mcqa/config.yaml", "-c", "workers/models/simulated_model/config.yaml")
 SLOWLY = ("++policy_model.responses_api_models.simulated_model.latency_s=0.2", "--concurrency", "4")
-COLLECT = ("collect", *CONFIG, *SLOWLY, "-i", "rows.jsonl", "-o", "out.jsonl", "--num-repeats", "100")
+COLLECT = ("collect", *CONFIG, *SLOWLY, "--rows", "rows.jsonl", "-o", "out.jsonl", "--num-repeats", "100")
 ROW = {
     "responses_create_params": {"input": "A or B?", "metadata": {"simulated_solution": '[[{"text": "\\\\boxed{B}"}]]'}},
     "options": [{"A": "x"}, {"B": "y"}],

@@ -85,7 +85,7 @@ def on_terminal(columns: int, *command: object, **environment: str) -> tuple[int
 
 
 def collection(cluster: Finished, output: Path) -> list[object]:
-    return ["collect", "-c", cluster.config, "-i", "rows.jsonl", "-o", output, "--num-repeats", 4]
+    return ["collect", "-c", cluster.config, "--rows", "rows.jsonl", "-o", output, "--num-repeats", 4]
 
 
 @pytest.mark.parametrize("columns", [80, pytest.param(120, marks=pytest.mark.nightly)])
@@ -153,7 +153,7 @@ def with_endpoint(endpoint: Limited) -> list[object]:
         "collect",
         "--resources",
         "letters.py",
-        "-i",
+        "--rows",
         "rows.jsonl",
         "-o",
         "x.jsonl",
@@ -192,7 +192,7 @@ def test_nothing_of_the_steps_before_a_refusal_stays_on_a_terminal(cluster: Fini
 def test_a_run_without_a_reward_ends_with_its_failures_alone(gymq, here: Path):
     (here / "letters.py").write_text(LETTERS.replace("request.row.answer ==", "request.row.answr =="))
     (here / "rows.jsonl").write_text(json.dumps(row("first", "A")))
-    ended = gymq("collect", "--resources", "letters.py", "-i", "rows.jsonl")
+    ended = gymq("collect", "--resources", "letters.py", "--rows", "rows.jsonl")
     assert ended.status == 3
     assert "mean reward" not in ended.out
     assert "gymq profile" not in ended.out

@@ -98,7 +98,7 @@ async def test_a_cluster_of_parts_does_what_a_whole_one_does(
     await parts.up(*nats, "--only", "resources", "--only", "models")
     agents = await parts.up(*nats, "--only", "agents")
     (tmp_path / "rows.jsonl").write_text(json.dumps(ROW) + "\n")
-    collect = await parts.run("collect", *nats, "--input", "rows.jsonl", "--output", "out.jsonl", "--num-repeats", "2")
+    collect = await parts.run("collect", *nats, "--rows", "rows.jsonl", "--output", "out.jsonl", "--num-repeats", "2")
     async with asyncio.timeout(PATIENCE_S):
         await collect.wait()
     assert collect.returncode == 0

@@ -74,7 +74,7 @@ def viewing(folder: Path, *arguments: object, ended_by: signal.Signals = signal.
 
 def collect(folder: Path, output: str, *given: str) -> None:
     done = subprocess.run(
-        [*entry(), "collect", "-c", "config.yaml", "-i", "rows.jsonl", "-o", output, "--num-repeats", "2", *given],
+        [*entry(), "collect", "-c", "config.yaml", "--rows", "rows.jsonl", "-o", output, "--num-repeats", "2", *given],
         cwd=folder,
         capture_output=True,
         text=True,

@@ -216,7 +216,7 @@ def test_a_worker_with_nothing_beside_it_is_not_called_good(gymq, here):
     called = gymq("test", "env.py")
     assert called.status == 1
     assert "nothing to check" in called.out
-    assert "`gymq test env.py --input rows.jsonl`" in called.out
+    assert "`gymq test env.py --rows rows.jsonl`" in called.out
 
 
 @pytest.mark.nightly
@@ -226,14 +226,14 @@ def test_a_file_is_checked_with_rows_from_elsewhere_without_any_configuration(gy
     params = {"input": "?", "metadata": {"simulated_solution": solution}}
     rows = [{"responses_create_params": params, "answer": "A"}, {"responses_create_params": params, "answer": "B"}]
     (here / "rows.jsonl").write_text("".join(json.dumps(line) + "\n" for line in rows))
-    called = gymq("test", "env.py", "--input", "rows.jsonl", "--json")
+    called = gymq("test", "env.py", "--rows", "rows.jsonl", "--json")
     assert called.status == 0, called.out
     found = steps(called)
     assert found["example rows"]["summary"] == "2 rows"
     assert "2 rollouts" in found["end to end"]["summary"]
     assert "mean reward 1.00" in found["end to end"]["summary"]
     (here / "rows.jsonl").write_text(json.dumps({"responses_create_params": params}) + "\n")
-    called = gymq("test", "env.py", "--input", "rows.jsonl", "--json")
+    called = gymq("test", "env.py", "--rows", "rows.jsonl", "--json")
     assert called.status == 1
     assert "rows.jsonl:1: " in steps(called)["example rows"]["details"][0]
     assert "answer" in steps(called)["example rows"]["details"][0]
@@ -241,7 +241,7 @@ def test_a_file_is_checked_with_rows_from_elsewhere_without_any_configuration(gy
 
 def test_rows_that_are_not_there_are_refused(gymq, here):
     make(here, row())
-    called = gymq("test", "env", "--input", "rowz.jsonl")
+    called = gymq("test", "env", "--rows", "rowz.jsonl")
     assert called.status == 2
     assert "rowz.jsonl: file not found" in called.err
 
@@ -250,7 +250,7 @@ def test_rows_that_are_not_there_are_refused(gymq, here):
 def test_the_rows_of_a_folder_can_be_others(gymq, here):
     make(here, "{broken")
     (here / "rows.jsonl").write_text(json.dumps(row()) + "\n")
-    assert gymq("test", "env", "--input", "rows.jsonl").status == 0
+    assert gymq("test", "env", "--rows", "rows.jsonl").status == 0
 
 
 @pytest.mark.nightly

@@ -113,7 +113,7 @@ def test_a_value_is_needed(load_files, override):
 
 @pytest.mark.parametrize(
     ("file", "option"),
-    [("b.yaml", "--config"), ("b.py", "--resources"), ("b.jsonl.gz", "--input"), ("b.txt", "key=value")],
+    [("b.yaml", "--config"), ("b.py", "--resources"), ("b.jsonl.gz", "--rows"), ("b.txt", "key=value")],
 )
 def test_a_file_without_its_option_is_told_the_option(load_files, file, option):
     with pytest.raises(ConfigError, match=f"= is missing; .*{option}"):

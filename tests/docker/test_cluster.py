@@ -90,7 +90,7 @@ def collected(containers: Containers, name: str) -> list[dict[str, Any]]:
 
 
 def arguments(name: str) -> list[str]:
-    return ["collect", "--input=/rows.jsonl", f"--output=/runs/{name}.jsonl", f"--limit={LIMIT}"]
+    return ["collect", "--rows=/rows.jsonl", f"--output=/runs/{name}.jsonl", f"--limit={LIMIT}"]
 
 
 def test_a_collection_in_a_container_of_its_own_has_every_rollout(containers: Containers) -> None:

@@ -40,7 +40,7 @@ class Collector:
         self._input.write_text("".join(json.dumps(content) + "\n" for content in rows))
 
     async def start(self) -> asyncio.subprocess.Process:
-        arguments = ["collect", "-i", str(self._input), "-o", str(self.files.output), "--agent", "asker", "--json"]
+        arguments = ["collect", "--rows", str(self._input), "-o", str(self.files.output), "--agent", "asker", "--json"]
         arguments += ["--num-repeats", str(NUM_REPEATS), "--concurrency", "8"]
         return await asyncio.create_subprocess_exec(
             sys.executable,

@@ -101,7 +101,7 @@ class Place:
     ) -> asyncio.subprocess.Process:
         content = rows or [row(str(number)) for number in range(5)]
         (self.folder / "rows.jsonl").write_text("".join(json.dumps(line) + "\n" for line in content))
-        return await self.gymq("collect", "-i", "rows.jsonl", "-o", "out.jsonl", "--json", *arguments)
+        return await self.gymq("collect", "--rows", "rows.jsonl", "-o", "out.jsonl", "--json", *arguments)
 
     async def collect(self, *arguments: str) -> dict[str, Any]:
         """The summary of a collection that succeeds."""

@@ -107,7 +107,7 @@ def folder(tmp_path: Path) -> Iterator[Folder]:
 @pytest.mark.nightly
 def test_a_response_whose_judge_was_down_is_kept_and_judged_later(folder):
     status, printed = folder.call(
-        "collect", "-c", "config.yaml", "-i", "rows.jsonl", "-o", "rollouts.jsonl", "--num-repeats", "2"
+        "collect", "-c", "config.yaml", "--rows", "rows.jsonl", "-o", "rollouts.jsonl", "--num-repeats", "2"
     )
     assert status == 3, printed
     assert folder.lines("rollouts.jsonl") == []

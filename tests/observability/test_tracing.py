@@ -70,7 +70,7 @@ def attributes(span: Any) -> dict[str, Any]:
 async def test_a_rollout_is_one_trace_over_all_its_processes(tmp_path: Path) -> None:
     (tmp_path / "config.yaml").write_text(CONFIG)
     (tmp_path / "rows.jsonl").write_text(json.dumps(ROW) + "\n")
-    command = ["collect", "--config", "config.yaml", "--input", "rows.jsonl", "--output", "out.jsonl"]
+    command = ["collect", "--config", "config.yaml", "--rows", "rows.jsonl", "--output", "out.jsonl"]
     async with Collector() as collector:
         env = os.environ | {"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_ENDPOINT": collector.url}
         process = await asyncio.create_subprocess_exec(

@@ -173,7 +173,7 @@ async def test_a_full_stream_is_waited_for(js: JetStream, run: str) -> None:
 async def test_a_stream_that_stays_full_is_a_sentence(js: JetStream, run: str, limit: dict[str, Any]) -> None:
     await make_stream(js, run, **limit)
     await js.store(f"{run}.x", b"")
-    with pytest.raises(JetStreamError, match=r"disk full: .*maximum messages.*`gymq delete RUN`") as refused:
+    with pytest.raises(JetStreamError, match=r"disk full: .*maximum messages.*`gymq delete --run RUN`") as refused:
         await js.publish_with_retry(f"{run}.x", b"", {}, patience_s=0.3)
     assert refused.value.code == STREAM_FULL
 

@@ -84,7 +84,7 @@ class SeparatedCluster:
 
     def collect(self) -> dict[str, object]:
         """Roll the rows out twice each."""
-        files = ("--config", "config.yaml", "--input", "rows.jsonl", "--output", "runs/rollouts.jsonl")
+        files = ("--config", "config.yaml", "--rows", "rows.jsonl", "--output", "runs/rollouts.jsonl")
         summary: dict[str, object] = json.loads(self.gymq("collect", *files, "--num-repeats", "2", "--json"))
         return summary
 

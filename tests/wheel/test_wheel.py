@@ -152,7 +152,7 @@ def test_the_first_environment_of_the_readme_is_rolled_out(gymq: Run, tmp_path: 
     for block in blocks_of(ROOT / "README.md"):
         if block.purpose in ("my_env.py", "rows.jsonl"):
             (tmp_path / block.purpose).write_text(block.text)
-    shown = gymq("collect", "--resources", "my_env.py", "--input", "rows.jsonl", "--output", "out.jsonl", "--json")
+    shown = gymq("collect", "--resources", "my_env.py", "--rows", "rows.jsonl", "--output", "out.jsonl", "--json")
     assert json.loads(shown.stdout)["done"] == 2
     assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 2
 
@@ -160,6 +160,6 @@ def test_the_first_environment_of_the_readme_is_rolled_out(gymq: Run, tmp_path: 
 def test_shipped_rows_and_configurations_are_found_by_their_names(gymq: Run) -> None:
     # With the workers of one environment of the demo: the others need extras.
     configs = [f"--config=workers/{name}/config.yaml" for name in ("resources/mcqa", "models/simulated_model")]
-    rows = "--input=workers/resources/mcqa/data/example.jsonl"
+    rows = "--rows=workers/resources/mcqa/data/example.jsonl"
     shown = gymq("collect", *configs, rows, "--output=out.jsonl", "--limit=2", "--json")
     assert json.loads(shown.stdout)["done"] == 2

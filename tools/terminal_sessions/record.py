@@ -123,7 +123,7 @@ class Scene:
 
 
 def collect(url: str, *more: str) -> str:
-    return " ".join(["gymq collect --resources my_env.py --input rows.jsonl", f"--model-url {url}/v1", *more])
+    return " ".join(["gymq collect --resources my_env.py --rows rows.jsonl", f"--model-url {url}/v1", *more])
 
 
 def first_run(terminal: Terminal, _url: str) -> None:
@@ -162,7 +162,7 @@ def interrupted(terminal: Terminal, url: str) -> None:
 
 def bad_row(terminal: Terminal, url: str) -> None:
     terminal.run("wc -l many.jsonl")
-    terminal.run(f"gymq collect --resources my_env.py --input many.jsonl --model-url {url}/good/v1 --model good")
+    terminal.run(f"gymq collect --resources my_env.py --rows many.jsonl --model-url {url}/good/v1 --model good")
 
 
 def verifier_bug(terminal: Terminal, url: str) -> None:
@@ -173,7 +173,7 @@ def verifier_bug(terminal: Terminal, url: str) -> None:
 def judged(terminal: Terminal, url: str) -> None:
     terminal.run("gymq init fair --template judge")
     model = f"--model-url {url}/good/v1 --model good --judge-url {url}/good/v1 --judge-model good"
-    terminal.run(f"gymq collect --resources fair/worker.py --input fair/data/example.jsonl {model}")
+    terminal.run(f"gymq collect --resources fair/worker.py --rows fair/data/example.jsonl {model}")
 
 
 def notebook(terminal: Terminal, url: str) -> None:

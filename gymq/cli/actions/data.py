@@ -95,7 +95,7 @@ def chosen_block(
 ) -> DatasetBlock | None:
     """Return the data set of a collection; None if its input is given as a file."""
     if dataset is not None and given is not None:
-        raise UsageError("give either --input, a file, or --dataset, the name of a data set in the configuration")
+        raise UsageError("give either --rows, a file, or --dataset, the name of a data set in the configuration")
     if given is not None or (dataset is None and sources.benchmark is None):
         return None
     blocks = [block for block in blocks_of(config, sources) if agent in (None, block.agent)]

@@ -12,6 +12,7 @@ from typing import Any
 
 from gymq.cli.actions.collect import configured_window
 from gymq.cli.actions.data import blocks_of, collate
+from gymq.cli.actions.profile import profile_files
 from gymq.cli.shared.configuration import read_config
 from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.parameters import NOWHERE, OF_THE_ROWS
@@ -21,6 +22,7 @@ from gymq.config.errors import choices
 from gymq.config.overrides import Override, parse
 from gymq.config.schema import DEFAULT_HEAD_PORT
 from gymq.config.unknown import CONCURRENCY
+from gymq.data.run_files import ReportFiles
 from gymq.protocol.instances import KIND_OF
 from gymq.render import counted, say
 
@@ -87,7 +89,7 @@ def collection_of(settings: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
     output = Path(_text(tree, "output_jsonl_fpath", "ng_collect_rollouts"))
     prompt = tree.get("prompt_config")
     options = {
-        "input": Path(_text(tree, "input_jsonl_fpath", "ng_collect_rollouts")),
+        "rows": Path(_text(tree, "input_jsonl_fpath", "ng_collect_rollouts")),
         "output": output,
         "agent": tree.get("agent_name"),
         "num_repeats": _repeats(tree),
@@ -109,13 +111,14 @@ def worker_of(settings: Sequence[str]) -> str:
     return entrypoint.name if is_one else str(entrypoint)
 
 
-def profile_of(settings: Sequence[str]) -> dict[str, Any]:
-    """Return the options of `gymq profile`."""
+def profile_ng_files(settings: Sequence[str]) -> int:
+    """Show the statistics of files, and write them beside the rollouts."""
     names = ("materialized_inputs_jsonl_fpath", "rollouts_jsonl_fpath", "allow_partial_rollouts")
     given, others = _taken(settings, names)
     _refuse(others, names)
     inputs, rollouts = (Path(_text(given, name, "ng_reward_profile")) for name in names[:2])
-    return {"input": inputs, "rollouts": rollouts, "allow_partial": _flag(given, "allow_partial_rollouts")}
+    allow_partial = _flag(given, "allow_partial_rollouts")
+    return profile_files(rollouts, inputs, ReportFiles.beside(rollouts), allow_partial=allow_partial)
 
 
 def install_programs(folder: Path | None, *, overwrite: bool) -> None:

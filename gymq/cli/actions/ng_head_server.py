@@ -24,7 +24,7 @@ from gymq.data.jsonl import JsonlFile, atomic_write, numbered_lines, truncate_to
 from gymq.data.materialise import Materialisation
 from gymq.data.rows import AGENT_REF, ROLLOUT_INDEX, TASK_INDEX, RowKey, decode_line
 from gymq.data.run_files import Appender, RunFiles
-from gymq.defaults import DEFAULT_WINDOW, PASS_THRESHOLD
+from gymq.defaults import DEFAULT_WINDOW
 from gymq.redaction import hide, redact
 from gymq.render import counted, say
 
@@ -60,7 +60,7 @@ async def _collect(url: str, options: Mapping[str, Any], api_key: str | None) ->
         wanted = (row for row in rows if (row[TASK_INDEX], row[ROLLOUT_INDEX]) not in done)
         failures = await _roll_out(wanted, agents, files.output, options["concurrency"] or DEFAULT_WINDOW, api_key)
     if failures.count < num_rows:
-        profile_files(files.materialised, files.output, True, None, None, PASS_THRESHOLD, False)
+        profile_files(files.output, files.materialised, files.report)
     for failure in failures.first:
         say(f"failed: {redact(str(failure))[:_SHOWN_CHARS]}")
     if failures.count:
@@ -87,7 +87,7 @@ def _materialise(
     )
     num_rows = num_wanted = 0
     with Materialisation(settings) as made, atomic_write(files.materialised) as file:
-        for row in made.rows(Dataset(options["input"])):
+        for row in made.rows(Dataset(options["rows"])):
             if row.agent not in agents:
                 raise UsageError(f"{url} lists no agent {row.agent}; there are: {', '.join(sorted(agents)) or 'none'}")
             file.write(row.json + b"\n")

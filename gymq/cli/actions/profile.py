@@ -35,24 +35,23 @@ from gymq.stats.running import ProfileSnapshot, RunningProfile
 
 
 def profile_files(
-    rows: Path,
     rollouts: Path,
-    allow_partial: bool,
-    output: Path | None,
-    ks: list[int] | None,
-    threshold: float,
-    as_json: bool,
+    rows: Path | None,
+    report: ReportFiles | None,
+    ks: list[int] | None = None,
+    threshold: float = PASS_THRESHOLD,
+    as_json: bool = False,
+    *,
+    allow_partial: bool = True,
 ) -> int:
-    report = ReportFiles.beside(rollouts) if output is None else _report_at(output)
-    found = read_statistics(
-        RunFiles(rollouts), rows=rows, pass_threshold=threshold, report=report, allow_partial=allow_partial
-    )
-    name = RunFiles(rollouts).read_run() or rollouts.name
-    _report(found.profile.snapshot(ks), name, (), ks, threshold=threshold, as_json=as_json, paths=report)
+    files = RunFiles(rollouts)
+    found = read_statistics(files, rows=rows, pass_threshold=threshold, report=report, allow_partial=allow_partial)
+    name = files.read_run() or rollouts.name
+    _report(found.profile.snapshot(ks), name, (), ks, threshold=threshold, as_json=as_json, paths=report or ())
     return 0
 
 
-def _report_at(output: Path) -> ReportFiles:
+def report_at(output: Path) -> ReportFiles:
     """Return the files of a report with the requested stem, with or without `.jsonl` at its end; makes their folder."""
     if not output.name:
         raise UsageError(f"the output {output} is a folder: name a file in it")
@@ -97,7 +96,7 @@ async def _write_report(
     outcomes: AsyncIterator[tuple[int, Outcome]], found: RunningProfile, output: Path
 ) -> ReportFiles:
     """Add the outcomes to `found`, and write their report by way of the files of a run."""
-    report = _report_at(output)
+    report = report_at(output)
     with tempfile.TemporaryDirectory(prefix=".gymq-profile-", dir=output.parent) as folder:
         with RunExport(Path(folder) / "rollouts.jsonl") as export:
             async for sequence, outcome in outcomes:

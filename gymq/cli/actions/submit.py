@@ -64,7 +64,7 @@ def submit_to_slurm(job: SlurmJob) -> int:
     """Submit a job, and print its number and where its output is."""
     name = job.command[0] if job.command else ""
     if name not in COMMANDS or name == "submit":
-        hint = did_you_mean(name, COMMANDS) if name else "; for example: gymq submit --slurm -- collect --input FILE"
+        hint = did_you_mean(name, COMMANDS) if name else "; for example: gymq submit --slurm -- collect --rows FILE"
         raise UsageError(f"after -- comes a command of gymq, not {name!r}{hint}")
     if job.nodes > 1 and name != "up":
         raise UsageError(f"--nodes {job.nodes}: only `up` runs on several nodes; {name} would run {job.nodes} times")

@@ -55,7 +55,7 @@ def settings_of(source: WorkerSource, config: tuple[Path, ...], option: tuple[st
         return read(WorkerSources(config=(SIMULATED_MODEL,), resources=source.file, option=option), [ALWAYS_RIGHT])
     if option:
         raise UsageError(
-            "--option is for a verifier without a configuration, checked with --input; otherwise use --config"
+            "--option is for a verifier without a configuration, checked with --rows; otherwise use --config"
         )
     if not paths:
         return None
