@@ -3,7 +3,8 @@
 python -m benchmarks.sequential --runs 10000
 
 Simulates runs over tasks whose pass rates are spread in several ways, and prints how many of the intervals contain the
-pass rate, and how many rollouts there are next to as many for each task as the hardest to know needs.
+pass rate, and how many rollouts there are next to as many for each task as the hardest to know needs. Then the same for
+the mean of graded rewards.
 """
 
 from __future__ import annotations
@@ -15,11 +16,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from gymq.stats.sequential import pass_rate_interval, width
+from gymq.stats.intervals import Interval
+from gymq.stats.sequential import mean_reward_interval, pass_rate_interval
 
 TASKS_OF_A_RUN = 20
 MOST = 512
 NEAR = 0.05
+
+_SCALE = Interval(0.0, 1.0)
 
 Rates = NDArray[np.float64]
 
@@ -35,6 +39,22 @@ SPREADS: dict[str, Callable[[np.random.Generator, int], Rates]] = {
     "middling": lambda chance, size: chance.beta(3, 3, size),
     "around one half": lambda chance, size: chance.beta(10, 10, size),
     **{f"near {rate:g}": _near(rate) for rate in (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, 1.0)},
+}
+
+Grades = Callable[[np.random.Generator, float, int], Rates]
+
+
+def _beta(concentration: float) -> Grades:
+    return lambda chance, mean, size: chance.beta(mean * concentration, (1 - mean) * concentration, size)
+
+
+# Rewards of a task with a mean; the means are spread evenly.
+GRADES: dict[str, Grades] = {
+    "alike": _beta(20.0),
+    "spread": _beta(4.0),
+    "wide": _beta(1.0),
+    "nearly 0 or 1": _beta(0.3),
+    "five tests": lambda chance, mean, size: chance.binomial(5, mean, size) / 5,
 }
 
 
@@ -73,10 +93,26 @@ def simulate(rates: Rates, narrower_than: float, at_once: int, chance: np.random
     return Simulated(covered / len(rates), rollouts / len(rates), fixed_size(narrower_than, at_once))
 
 
+def simulate_graded(
+    grades: Grades, num_tasks: int, narrower_than: float, at_once: int, chance: np.random.Generator
+) -> Simulated:
+    """Sample tasks with graded rewards, so many rollouts at a time, until the intervals of their means are narrow."""
+    covered = rollouts = 0
+    for mean in chance.uniform(0.02, 0.98, num_tasks):
+        rewards: list[float] = []
+        interval = _SCALE
+        while interval.width > narrower_than and len(rewards) + at_once <= MOST:
+            rewards += grades(chance, mean, at_once).tolist()
+            interval = mean_reward_interval(rewards, _SCALE)
+        covered += interval.low <= mean <= interval.high
+        rollouts += len(rewards)
+    return Simulated(covered / num_tasks, rollouts / num_tasks, fixed_size(narrower_than, at_once))
+
+
 def fixed_size(narrower_than: float, at_once: int) -> int:
     """The rollouts after which the interval of any task is narrow enough."""
     sizes = range(at_once, MOST + 1, at_once)
-    return next((size for size in sizes if width(size // 2, size - size // 2) <= narrower_than), MOST)
+    return next((size for size in sizes if pass_rate_interval(size // 2, size // 2).width <= narrower_than), MOST)
 
 
 def main() -> None:
@@ -90,11 +126,18 @@ def main() -> None:
     for spread, draw in SPREADS.items():
         chance = np.random.default_rng(given.seed)
         rates = draw(chance, given.runs * TASKS_OF_A_RUN)
-        done = simulate(rates, given.narrower_than, given.at_once, chance)
-        print(
-            f"{spread:>20}: {done.covered:.2%} covered, {done.rollouts:.1f} rollouts a task, "
-            f"{1 - done.rollouts / done.fixed:.0%} fewer than {done.fixed}"
-        )
+        show(spread, simulate(rates, given.narrower_than, given.at_once, chance))
+    print(f"graded rewards, {given.runs:,} tasks")
+    for name, grades in GRADES.items():
+        chance = np.random.default_rng(given.seed)
+        show(name, simulate_graded(grades, given.runs, given.narrower_than, given.at_once, chance))
+
+
+def show(name: str, done: Simulated) -> None:
+    print(
+        f"{name:>20}: {done.covered:.2%} covered, {done.rollouts:.1f} rollouts a task, "
+        f"{1 - done.rollouts / done.fixed:.0%} fewer than {done.fixed}"
+    )
 
 
 if __name__ == "__main__":

@@ -24,6 +24,10 @@ class Interval(msgspec.Struct, frozen=True):
     low: float
     high: float
 
+    @property
+    def width(self) -> float:
+        return self.high - self.low
+
 
 class Estimate(msgspec.Struct, frozen=True):
     """A mean over tasks with its 95 % confidence interval; None with too few tasks."""

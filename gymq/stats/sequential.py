@@ -7,10 +7,11 @@ the interval is narrow, the coverage is lower: extreme results look certain by c
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import lru_cache
 from statistics import NormalDist
 
-from gymq.stats.intervals import CONFIDENCE, Interval
+from gymq.stats.intervals import CONFIDENCE, Interval, student_t
 
 _Z = NormalDist().inv_cdf((1.0 + CONFIDENCE) / 2)
 _ADDED = 1.0  # rollouts that passed, and as many that did not, which pull an interval to the middle
@@ -47,16 +48,35 @@ def _lower_limit(passed: int, failed: int) -> float:
     return (middle - reach) / (1.0 + _Z**2 / size)
 
 
-def width(passed: int, failed: int) -> float:
-    """Return how wide the interval of a task's pass rate is."""
-    interval = pass_rate_interval(passed, failed)
-    return interval.high - interval.low
+def mean_reward_interval(rewards: Sequence[float], scale: Interval) -> Interval:
+    """Return the 95 % interval of a task's mean reward, also if sampling stops when this interval is narrow enough.
 
+    It is Student's t interval after a reward at each end of the scale was added. These two make up for stopping early
+    where the first rewards happen to be equal: over graded and binary rewards, widths of 0.1 to 0.3 of the scale and 8
+    rollouts at a time it covers the mean in 95 to 100 % of the cases (`python -m benchmarks.sequential`).
 
-def expected_variance(passed: int, failed: int) -> float:
-    """Return the expected variance of the rewards of the next rollouts, between 0 and 1/4.
-
-    It is the mean of p * (1 - p) over Beta(1 + passed, 1 + failed). A group whose rewards do not vary teaches nothing.
+    Args:
+        rewards: those of the task so far.
+        scale: lowest and highest reward that is possible.
     """
-    a, b = 1 + passed, 1 + failed
-    return a * b / ((a + b) * (a + b + 1))
+    size = len(rewards) + 2
+    mean = math.fsum((*rewards, scale.low, scale.high)) / size
+    reach = student_t(size - 1) * math.sqrt(_squares(rewards, scale, mean) / ((size - 1) * size))
+    return Interval(max(scale.low, mean - reach), min(scale.high, mean + reach))
+
+
+def expected_variance(rewards: Sequence[float], scale: Interval) -> float:
+    """Return the expected variance of the rewards of a task's next rollouts.
+
+    It is the posterior mean of the variance under a Dirichlet process (Ferguson, "A Bayesian analysis of some
+    nonparametric problems", Annals of Statistics 1, 1973) whose prior is one reward at each end of the scale. For
+    rewards of 0 and 1 that is the mean of p * (1 - p) over Beta(1 + passed, 1 + failed). A group whose rewards do not
+    vary teaches nothing.
+    """
+    size = len(rewards) + 2
+    mean = math.fsum((*rewards, scale.low, scale.high)) / size
+    return _squares(rewards, scale, mean) / (size + 1)
+
+
+def _squares(rewards: Sequence[float], scale: Interval, mean: float) -> float:
+    return math.fsum((reward - mean) ** 2 for reward in (*rewards, scale.low, scale.high))

@@ -9,9 +9,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import heapq
-from collections.abc import AsyncGenerator, Container, Iterable, Mapping, Sequence
+import math
+from array import array
+from collections.abc import AsyncGenerator, Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 import msgspec
@@ -21,62 +23,88 @@ from gymq.data.rows import AGENT_REF, ROW_NUMBER
 from gymq.data.trainer_results import check_verdict
 from gymq.protocol.messages import Outcome, VerifiedRollout
 from gymq.stats.intervals import Interval
-from gymq.stats.sequential import expected_variance, pass_rate_interval, width
+from gymq.stats.sequential import expected_variance, mean_reward_interval, pass_rate_interval
 from gymq.trainer.groups import Group, Row, TrainerError
 from gymq.trainer.run import TrainingRun
 
-PASSED = 1.0  # the reward of a rollout that passes
 BOOKKEEPING = "_ng_"  # what fields begin with that say where a row is in a run
 
+_ZERO_TO_ONE = Interval(0.0, 1.0)
 
-@dataclass
-class PassCount:
-    """How often a task was passed."""
 
-    passed: int = 0
-    failed: int = 0
+@dataclass(frozen=True)
+class Rewards:
+    """The rewards of a row's rollouts.
 
-    @classmethod
-    def of(cls, rewards: Iterable[float]) -> PassCount:
-        count = cls()
-        for reward in rewards:
-            count.add(reward)
-        return count
+    Attributes:
+        pass_threshold: smallest reward with which a rollout passes.
+        scale: lowest and highest reward, at least 0 to 1.
+    """
 
-    def add(self, reward: float) -> None:
-        if reward >= PASSED:
-            self.passed += 1
-        else:
-            self.failed += 1
+    rewards: Sequence[float]
+    pass_threshold: float = 1.0
+    scale: Interval = _ZERO_TO_ONE
 
     @property
     def num_rollouts(self) -> int:
-        return self.passed + self.failed
+        return len(self.rewards)
+
+    @property
+    def passed(self) -> int:
+        return sum(reward >= self.pass_threshold for reward in self.rewards)
+
+    @property
+    def failed(self) -> int:
+        return self.num_rollouts - self.passed
 
     @property
     def interval(self) -> Interval:
         """The 95 % interval of its pass rate."""
         return pass_rate_interval(self.passed, self.failed)
 
+    @property
+    def mean_interval(self) -> Interval:
+        """The 95 % interval of its mean reward."""
+        return mean_reward_interval(self.rewards, self.scale)
+
+    @property
+    def expected_variance(self) -> float:
+        """The expected variance of the rewards of its next rollouts."""
+        return expected_variance(self.rewards, self.scale)
+
+    def quantile(self, share: float) -> float | None:
+        """Return the smallest reward that at least this share of the rollouts does not exceed; None without any."""
+        ranked = sorted(self.rewards)
+        return ranked[max(0, math.ceil(share * len(ranked)) - 1)] if ranked else None
+
 
 @dataclass
 class Difficulties:
-    """How often each row was passed in a run, over all steps; rows are the same if all but their indices is."""
+    """The rewards of each row in a run, over all steps; rows are the same if all but their indices is.
 
-    _groups: dict[bytes, dict[int, PassCount]] = field(default_factory=dict)  # by row and task index
+    Attributes:
+        pass_threshold: smallest reward with which a rollout passes.
+    """
+
+    pass_threshold: float = 1.0
+    _groups: dict[bytes, dict[int, array[float]]] = field(default_factory=dict)  # by row and task index
+    _scale: Interval = _ZERO_TO_ONE
 
     @classmethod
-    async def of_run(cls, run: TrainingRun, tasks: Container[int] | None = None) -> Difficulties:
+    async def of_run(
+        cls, run: TrainingRun, tasks: Container[int] | None = None, *, pass_threshold: float = 1.0
+    ) -> Difficulties:
         """Count the rollouts that are stored of a run.
 
         Args:
             tasks: indices of those that are counted; None: all. A trainer that resumes at a step leaves out those of
                 this step, whose groups it adds when it has them, and chooses the rows that it chose before.
+            pass_threshold: smallest reward with which a rollout passes.
 
         Raises:
             BusError: they cannot be read.
         """
-        made = cls()
+        made = cls(pass_threshold)
         async for outcome in run.stored():
             if tasks is None or outcome.task_index in tasks:
                 made.add_outcome(outcome)
@@ -85,33 +113,33 @@ class Difficulties:
     def add_outcome(self, outcome: Outcome) -> None:
         if isinstance(outcome, VerifiedRollout) and _has_reward(outcome):
             groups = self._groups.setdefault(_key(msgspec.json.decode(outcome.row)), {})
-            groups.setdefault(outcome.task_index, PassCount()).add(outcome.reward)
+            groups.setdefault(outcome.task_index, array("d")).append(outcome.reward)
+            self._scale = _widened(self._scale, [outcome.reward])
 
     def add(self, group: Group) -> None:
         """Count the samples of a group. One that was counted when it was smaller, or from the store, counts once."""
-        counted = PassCount.of(group.rewards)
         groups = self._groups.setdefault(_key(group.example), {})
-        counted_before = groups.get(group.task_index)
-        if counted_before is None or counted_before.num_rollouts < counted.num_rollouts:
-            groups[group.task_index] = counted
+        if len(groups.get(group.task_index, ())) < len(group.samples):
+            groups[group.task_index] = array("d", group.rewards)
+            self._scale = _widened(self._scale, group.rewards)
 
-    def of(self, example: Row) -> PassCount:
+    def of(self, example: Row) -> Rewards:
         groups = self._groups.get(_key(example), {}).values()
-        return PassCount(sum(count.passed for count in groups), sum(count.failed for count in groups))
+        return Rewards(array("d", chain.from_iterable(groups)), self.pass_threshold, self._scale)
 
     @property
     def num_rollouts(self) -> int:
         """How many are counted, of all rows."""
-        return sum(count.num_rollouts for groups in self._groups.values() for count in groups.values())
+        return sum(len(rewards) for groups in self._groups.values() for rewards in groups.values())
 
     def most_informative(self, examples: Iterable[Row], count: int) -> list[Row]:
-        """Return the examples whose rewards are expected to vary most: neither always passed nor never."""
+        """Return the examples whose rewards are expected to vary most."""
+        return heapq.nlargest(count, examples, key=lambda example: self.of(example).expected_variance)
 
-        def variance(example: Row) -> float:
-            counted = self.of(example)
-            return expected_variance(counted.passed, counted.failed)
 
-        return heapq.nlargest(count, examples, key=variance)
+def _widened(scale: Interval, rewards: Iterable[float]) -> Interval:
+    """Return a scale that includes these rewards."""
+    return Interval(min((scale.low, *rewards)), max((scale.high, *rewards)))
 
 
 async def varied_groups(
@@ -188,14 +216,16 @@ async def rollouts_until_known(
     narrower_than: float,
     at_once: int = 8,
     most: int = 128,
+    pass_threshold: float | None = 1.0,
     **options: Any,
 ) -> AsyncGenerator[Group, None]:
-    """Yield a group for each example, with as many samples as it takes to know its pass rate.
+    """Yield a group for each example, with as many samples as it takes to know its pass rate, or its mean reward.
 
     Args:
-        narrower_than: how wide the 95 % interval of the pass rate may be.
+        narrower_than: how wide the 95 % interval may be.
         at_once: rollouts that are added to a group at a time.
         most: rollouts of a group at most.
+        pass_threshold: smallest reward with which a rollout passes; None: the interval is that of the mean reward.
         options: of `TrainingRun.run_rollouts`, for all groups; not `num_surplus` and `straggler_s`, which would end a
             task for good.
 
@@ -205,12 +235,20 @@ async def rollouts_until_known(
     for name in ("num_surplus", "straggler_s"):
         if options.get(name):
             raise TrainerError(f"{name} cannot be used here: after a cut, all further rollouts of a task are cancelled")
-    if not (0.0 < narrower_than < 1.0 and 1 <= at_once <= most):
+    widest = math.inf if pass_threshold is None else 1.0
+    if not (0.0 < narrower_than < widest and 1 <= at_once <= most):
         given = f"narrower_than={narrower_than:g}, at_once={at_once}, most={most}"
-        raise TrainerError(f"{given}: narrower_than must be between 0 and 1, at_once from 1 to most")
-    tasks = [
-        asyncio.create_task(_until_known(run, example, narrower_than, at_once, most, options)) for example in examples
-    ]
+        raise TrainerError(f"{given}: narrower_than must be between 0 and {widest:g}, at_once from 1 to most")
+
+    def is_known(rewards: Sequence[float]) -> bool:
+        if pass_threshold is None:
+            interval = Rewards(rewards, scale=_widened(_ZERO_TO_ONE, rewards)).mean_interval
+        else:
+            interval = Rewards(rewards, pass_threshold).interval
+        return interval.width <= narrower_than
+
+    sizes = [*range(at_once, most, at_once), most]
+    tasks = [asyncio.create_task(_until_known(run, example, sizes, is_known, options)) for example in examples]
     try:
         for completed in asyncio.as_completed(tasks):
             yield await completed
@@ -220,15 +258,17 @@ async def rollouts_until_known(
 
 
 async def _until_known(
-    run: TrainingRun, example: Row, narrower_than: float, at_once: int, most: int, options: Mapping[str, Any]
+    run: TrainingRun,
+    example: Row,
+    sizes: Iterable[int],
+    is_known: Callable[[Sequence[float]], bool],
+    options: Mapping[str, Any],
 ) -> Group:
-    size = 0
-    while True:
-        size = min(size + at_once, most)
+    for size in sizes:
         group = await _one(run, example, {**options, "num_samples": size})
-        count = PassCount.of(group.rewards)
-        if size == most or width(count.passed, count.failed) <= narrower_than:
-            return group
+        if is_known(group.rewards):
+            break
+    return group
 
 
 async def _one(run: TrainingRun, example: Row, options: Mapping[str, Any]) -> Group:

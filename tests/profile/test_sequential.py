@@ -5,9 +5,11 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
-from benchmarks.sequential import SPREADS, TASKS_OF_A_RUN, simulate
-from gymq.stats.sequential import expected_variance, pass_rate_interval, width
+from benchmarks.sequential import GRADES, SPREADS, TASKS_OF_A_RUN, simulate, simulate_graded
+from gymq.stats.intervals import Interval
+from gymq.stats.sequential import expected_variance, mean_reward_interval, pass_rate_interval
 
+ZERO_TO_ONE = Interval(0.0, 1.0)
 Z = NormalDist().inv_cdf(0.975)
 RUNS = 10_000
 
@@ -34,14 +36,39 @@ def test_a_limit_is_the_rate_that_is_so_many_deviations_from_the_results(
 def test_an_interval_mirrors_itself_and_gets_narrower() -> None:
     one, other = pass_rate_interval(3, 11), pass_rate_interval(11, 3)
     assert one.low == pytest.approx(1 - other.high)
-    assert width(2, 2) > width(8, 8) > width(200, 200)
-    assert width(0, 16) < width(8, 8)
+    assert pass_rate_interval(2, 2).width > pass_rate_interval(8, 8).width > pass_rate_interval(200, 200).width
+    assert pass_rate_interval(0, 16).width < pass_rate_interval(8, 8).width
 
 
 def test_rewards_are_expected_to_vary_most_where_half_pass() -> None:
-    assert expected_variance(0, 0) == pytest.approx(1 / 6)
-    assert expected_variance(50, 50) > expected_variance(90, 10) > expected_variance(100, 0) > 0
-    assert expected_variance(5, 5) < 0.25
+    def expected(passed: int, failed: int) -> float:
+        return expected_variance([1.0] * passed + [0.0] * failed, ZERO_TO_ONE)
+
+    assert expected(0, 0) == pytest.approx(1 / 6)
+    assert expected(3, 8) == pytest.approx(4 * 9 / (13 * 14))  # of Beta(4, 9)
+    assert expected(50, 50) > expected(90, 10) > expected(100, 0) > 0
+    assert expected(5, 5) < 0.25
+
+
+def test_graded_rewards_are_expected_to_vary_as_they_did() -> None:
+    spread, alike = [0.1, 0.9] * 20, [0.3] * 40
+    assert expected_variance(spread, ZERO_TO_ONE) > expected_variance(alike, ZERO_TO_ONE)
+    in_tens = expected_variance([10 * reward for reward in spread], Interval(0.0, 10.0))
+    assert in_tens == pytest.approx(100 * expected_variance(spread, ZERO_TO_ONE))
+
+
+def test_a_mean_reward_is_known_sooner_if_rewards_are_alike_but_not_at_once() -> None:
+    assert mean_reward_interval([], ZERO_TO_ONE) == ZERO_TO_ONE
+    assert mean_reward_interval([0.5] * 4, ZERO_TO_ONE).width > 0.3
+    assert (
+        mean_reward_interval([0.5] * 40, ZERO_TO_ONE).width < mean_reward_interval([0.1, 0.9] * 20, ZERO_TO_ONE).width
+    )
+
+
+@pytest.mark.parametrize("grades", GRADES)
+def test_intervals_of_graded_rewards_cover_at_least_95_percent(grades: str) -> None:
+    done = simulate_graded(GRADES[grades], 4_000, 0.3, 8, np.random.default_rng(0))
+    assert done.covered > 0.94
 
 
 @pytest.mark.parametrize(

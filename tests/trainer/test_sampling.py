@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 import gymq
-from gymq.stats.sequential import width
+from gymq.stats.sequential import pass_rate_interval
 from gymq.trainer import TrainerError, TrainingRun
 from gymq.trainer.groups import Group
 from gymq.trainer.sampling import Difficulties, rollouts_until_known, varied_groups
@@ -18,7 +18,7 @@ SIZE = 4
 
 
 class Alternating(Grader):
-    """The reward of a row with `varies` is 1 for every other rollout, of one with `reward` that, otherwise 1."""
+    """Gives the rewards of a row's `rewards` in turn; 0 and 1 for a row with `varies`; otherwise `reward`, or 1."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -27,7 +27,8 @@ class Alternating(Grader):
     async def verify(self, request: gymq.VerifyRequest[gymq.Row]) -> gymq.Verdict:
         fields = request.row.model_extra or {}
         self.num_verified += 1
-        return gymq.Verdict(float(self.num_verified % 2) if fields.get("varies") else fields.get("reward", 1.0))
+        rewards = fields.get("rewards") or ([0.0, 1.0] if fields.get("varies") else [fields.get("reward", 1.0)])
+        return gymq.Verdict(rewards[self.num_verified % len(rewards)])
 
 
 @pytest.fixture
@@ -104,8 +105,8 @@ async def test_a_task_ends_when_its_interval_is_narrow_enough(
     for group in found:
         passed = round(sum(group.rewards))
         num = len(group.rewards)
-        assert width(passed, num - passed) <= 0.4
-    assert width(0, sizes[0] - SIZE) > 0.4
+        assert pass_rate_interval(passed, num - passed).width <= 0.4
+    assert pass_rate_interval(0, sizes[0] - SIZE).width > 0.4
     assert len(world.engine.requests) == sum(sizes.values())
 
 
@@ -144,6 +145,27 @@ async def test_difficulties_are_counted_across_steps_and_outlast_the_trainer(
         unknown = world.row("say 9", agent="player", _ng_task_index=9)
         assert (counted.of(unknown).passed, counted.of(unknown).failed) == (0, 0)
         assert counted.most_informative([*rows, unknown], 2) == [rows[2], unknown]
+
+
+async def test_difficulties_of_graded_rewards(world: World, training: TrainingRun, alternating: Alternating) -> None:
+    alike, spread, never = {"rewards": [-0.3]}, {"rewards": [-0.9, -0.1]}, {"rewards": [-1.0]}
+    rows = rows_of(world, alike, spread, never)
+    known = Difficulties(pass_threshold=-0.5)
+    async for group in training.run_rollouts(rows, num_samples=8):
+        known.add(group)
+    assert known.most_informative(rows, 1) == [rows[1]]
+    assert [known.of(row).passed for row in rows] == [8, 4, 0]
+    assert [known.of(rows[1]).quantile(share) for share in (0.0, 0.5, 0.51, 1.0)] == [-0.9, -0.9, -0.1, -0.1]
+    assert known.of(rows[1]).mean_interval.low < -0.5 < known.of(rows[1]).mean_interval.high
+
+
+async def test_a_mean_reward_is_known_when_its_interval_is_narrow_enough(
+    world: World, training: TrainingRun, alternating: Alternating
+) -> None:
+    rows = rows_of(world, {"reward": 0.5}, {"rewards": [0.0, 0.3, 0.7, 1.0]})
+    found = rollouts_until_known(training, rows, narrower_than=0.4, at_once=SIZE, most=40, pass_threshold=None)
+    sizes = {group.task_index: len(group.samples) for group in await collected(found)}
+    assert 4 < sizes[0] < sizes[1] < 40
 
 
 async def test_a_verdict_that_is_a_failure_counts_no_more_after_a_restart_than_before(
