@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -141,6 +142,12 @@ def with_result(row: Mapping[str, Any], response: dict[str, Any], outcome: Verif
 
 
 def digest_of(row: Mapping[str, msgspec.Raw]) -> str:
-    """Return a digest of a row that ignores its place in a call and the order of its fields."""
-    fields = {name: value for name, value in row.items() if name != ROW_NUMBER}
+    """Return a digest of a row that ignores its place in a call, the order of its fields, and its tools.
+
+    A row that is stored has the tools of its environment where the row that was submitted left them out.
+    """
+    fields: dict[str, Any] = {name: value for name, value in row.items() if name != ROW_NUMBER}
+    with suppress(msgspec.ValidationError):  # what is no object has no tools
+        params = msgspec.json.decode(fields.get(PARAMS, b"{}"), type=dict[str, msgspec.Raw])
+        fields[PARAMS] = {name: value for name, value in params.items() if name != "tools"}
     return hashlib.sha256(msgspec.json.encode(fields, order="sorted")).hexdigest()

@@ -40,6 +40,12 @@ async def test_a_key_that_is_repeated_afterwards_gets_the_same_bytes(client: Cli
     assert len(world.engine.requests) == 1
 
 
+async def test_a_key_is_that_of_a_row_whose_tools_the_environment_filled_in(client: Client, world: World) -> None:
+    row = world.row(agent="adder")
+    assert await raw_run(client, row, KEY) == await raw_run(client, row, KEY)
+    assert len(world.engine.requests) == 1
+
+
 async def test_a_key_holds_when_its_caller_hangs_up_and_the_bridge_is_started_again(
     client: Client, world: World
 ) -> None:

@@ -21,7 +21,7 @@ from gymq.protocol.messages import BadMessage, Outcome
 from gymq.trainer import TrainerError, TrainingRun
 from gymq.trainer.groups import Group
 from tests.bridge.engine import Body, say
-from tests.bridge.environments import Grader
+from tests.bridge.environments import Counter, Grader
 from tests.bridge.world import World
 from tests.support.queues import queues_of_runs
 from tests.support.waiting import until, until_answer
@@ -276,6 +276,19 @@ async def test_another_row_under_a_known_index_is_refused(
     await collected(training.run_rollouts(examples(1)))
     with pytest.raises(TrainerError, match="another row"):
         await collected(training.run_rollouts(examples(1, subject="history")))
+
+
+async def test_a_row_that_leaves_its_tools_to_its_environment_is_the_same_row_when_it_is_stored(
+    training: TrainingRun, world: World
+) -> None:
+    await world.add_resources("counter", Counter())
+    await world.add_agent("counting", "counter")
+    rows = [world.row(agent="counting", _ng_task_index=0)]
+    for _ in range(2):  # rolled out, then answered from the store
+        (group,) = await collected(training.run_rollouts(rows, num_samples=2))
+        assert group.rewards == [1.0, 1.0]
+    assert [tool["name"] for tool in group.samples[0].result["responses_create_params"]["tools"]] == ["add"]
+    assert len(world.engine.requests) == 2
 
 
 async def test_one_group_that_cannot_be_made_costs_no_other(
