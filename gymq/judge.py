@@ -20,6 +20,7 @@ import pydantic
 from gymq import responses
 from gymq.authoring import OptionsError, Reference, WorkerOptions
 from gymq.resources import Resources
+from gymq.resources.judge_calls import recorded_calls
 
 DEFAULT_CONCURRENCY = 64
 
@@ -201,8 +202,19 @@ class Judge:
             JudgeFailed: it could not be asked.
         """
         request = {**self._params, "input": [*self._system, {"role": "user", "content": prompt}]}
+        return await self.judgement(request, read)
+
+    async def judgement(self, request: dict[str, Any], read: Reader) -> Judgement:
+        """Return the reply to a whole request with the verdict in it; the label is kept with the recorded call.
+
+        Raises:
+            JudgeFailed: it could not be asked.
+        """
         response = await self.send(request)
-        return Judgement(request, response, read(response))
+        label = read(response)
+        if (calls := recorded_calls.get()) is not None:
+            calls.label(response, label)
+        return Judgement(request, response, label)
 
     async def send(self, request: dict[str, Any]) -> dict[str, Any]:
         """Return the reply to a whole request.

@@ -15,7 +15,7 @@ from gymq.authoring import current_call
 from gymq.bus import BusError
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.loop_fairness import Turns
-from gymq.bus.rpc.process_reports import MAX_RUNS, ModelReport, TokenCount, tokens_used
+from gymq.bus.rpc.process_reports import ModelReport
 from gymq.bus.rpc.replicas import Replicas
 from gymq.bus.rpc.serving import Server, Service
 from gymq.execution.conversations import Conversations
@@ -50,7 +50,6 @@ class ModelRunner:
         self._publishing: asyncio.Task[None] | None = None
         self._long_replies = Turns()
         self._load_hook_failed = False
-        self._tokens: dict[str, TokenCount] = {}
         self._conversations = Conversations()
 
     async def serve(self, server: Server) -> None:
@@ -97,21 +96,11 @@ class ModelRunner:
         if self._weights is not None:
             stats["weights"] = self._weights.stats()
         try:
-            report = ModelReport(dict(self.model.waits()), self.model.num_retries(), self._tokens)
+            report = ModelReport(dict(self.model.waits()), self.model.num_retries())
             stats["model"] = msgspec.convert(msgspec.to_builtins(report), ModelReport)  # its values are an author's
         except Exception as error:
             log.warning("%s cannot report what it waits for: %s: %s", self.model.name, type(error).__name__, error)
         return stats
-
-    def _count_tokens(self, run: str, response: dict[str, Any]) -> None:
-        """Add the tokens of a reply to those of its run; of the runs that were asked for last `MAX_RUNS` are kept."""
-        count = self._tokens.pop(run, None) or TokenCount()
-        self._tokens[run] = count
-        if len(self._tokens) > MAX_RUNS:
-            del self._tokens[next(iter(self._tokens))]
-        used = tokens_used(response)
-        count.input += used.input
-        count.output += used.output
 
     async def _publish_load(self, server: Server) -> None:
         loop = asyncio.get_running_loop()
@@ -198,7 +187,6 @@ class ModelRunner:
             text = f"{self.model.name}: {describe_author_error(error)}"
             raise RolloutError(FailureClass.MODEL_FAILED, text, curable=isinstance(error, ImportError)) from error
         try:
-            self._count_tokens(subjects.RolloutId.run_of(request.rollout), response)
             if tokens.count(response) < LONG_REPLY:
                 tokens.pack(response)
             else:

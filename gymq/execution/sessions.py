@@ -36,6 +36,7 @@ from gymq.protocol.messages import (
 )
 from gymq.redaction import redact
 from gymq.resources import Resources, Verdict, VerifyRequest, awaited, tool_output, verify_takes_state
+from gymq.resources.judge_calls import recording
 from gymq.responses import InvalidRequest
 from gymq.responses.schema import check_items
 
@@ -254,7 +255,8 @@ class LocalResources:
             raise InvalidTask(f"the response to verify does not fit: {error}").at(Stage.VERIFY) from None
         response: Any = request.response  # checked above
         verify_request = VerifyRequest(self.resources.parse_row(request.row), response, state)
-        verdict = await self._guarded(self._verdict(verify_request), Stage.VERIFY)
+        with recording() as judge_calls:
+            verdict = await self._guarded(self._verdict(verify_request), Stage.VERIFY)
         if not isinstance(verdict, Verdict):
             verdict = self._from_number(verdict)
         if not isinstance(verdict.reward, float) or not math.isfinite(verdict.reward):
@@ -267,7 +269,7 @@ class LocalResources:
                 f"{self.resources.name} returned the reward {verdict.reward!r}, its reward_range is {low:g} to {high:g}"
             )
             raise RolloutError(FailureClass.VERIFIER_FAILED, text)
-        members = verdict.fields
+        members = {**verdict.fields, **judge_calls.fields()}
         try:
             check_encodable(members, "$.verdict")
         except BadMessage:

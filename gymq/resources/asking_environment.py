@@ -14,6 +14,7 @@ from gymq.authoring import current_call
 from gymq.failures import InvalidTask, RolloutError, ToolError, describe_author_error
 from gymq.protocol.messages import FailureClass, Stage
 from gymq.resources import Judged, Resources, RowT, Tool, VerifyRequest
+from gymq.resources.judge_calls import JudgeCalls, recorded_calls
 from gymq.responses import Item
 
 CLOSE_S = 30.0
@@ -64,6 +65,7 @@ class Play:
         replies: replies of the model so far.
         is_begun: an agent has asked for the first call, or the replies came from a stored response.
         is_replayed: the replies came from a stored response.
+        judge_calls: those of `play`, since it began or ran again.
         failure_reported: `play` ended with an error, and `result` raised it.
     """
 
@@ -81,6 +83,8 @@ class Play:
         self._open: _Call | None = None  # it waits for its reply
         self._conversation: list[Item] = []  # the input of the last call, and the reply to it
         self._context = contextvars.copy_context()
+        self.judge_calls = JudgeCalls()
+        self._context.run(recorded_calls.set, self.judge_calls)
         self._running = asyncio.create_task(self._play(), context=self._context)
 
     async def _play(self) -> Judged:
@@ -257,7 +261,10 @@ class AskingEnvironment(Resources[RowT, Play]):
             given = request.row.responses_create_params["input"]
             prompt = [responses.user_message(given)] if isinstance(given, str) else given
             await play.take_replies(prompt, request.response["output"])
-        return await play.result()
+        judged = await play.result()
+        if (calls := recorded_calls.get()) is not None:
+            calls.extend(play.judge_calls)
+        return judged
 
     async def verdict_of(self, play: Play) -> Judged:
         """Return the verdict of a conversation.

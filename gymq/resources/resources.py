@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import time
 from collections.abc import Callable, Iterator
 from typing import Any, ClassVar, Generic, Literal, ParamSpec, Protocol, get_type_hints
 
@@ -14,6 +15,7 @@ from gymq import responses
 from gymq.authoring import Worker, first_problem
 from gymq.failures import InvalidTask, JudgeFailed, RolloutError, ToolError, no_such_tool
 from gymq.processes import ComputeLimits, KillableProcesses
+from gymq.resources.judge_calls import recorded_calls
 from gymq.resources.row import Row, RowsWanted, RowT
 from gymq.resources.tools import Tool, tool_of
 from gymq.resources.verdict import Judged, VerifyRequest
@@ -164,6 +166,8 @@ class Resources(Worker, Generic[RowT, StateT]):
     async def ask(self, model: str, params: dict[str, Any]) -> dict[str, Any]:
         """Ask a model worker, for example a judge; the reply is a Responses object.
 
+        The calls of a verification are recorded in its verdict, see `gymq.resources.judge_calls`.
+
         Args:
             model: the model instance's name in the configuration.
             params: parameters of a Responses request.
@@ -173,10 +177,14 @@ class Resources(Worker, Generic[RowT, StateT]):
         """
         if not hasattr(self, "models"):
             raise JudgeFailed(f"{self.name} runs where no model can be asked")
+        started = time.monotonic()
         try:
-            return await self.models.respond(model, params)
+            response = await self.models.respond(model, params)
         except RolloutError as error:
             raise JudgeFailed(f"{model}: {error.message}", curable=error.curable) from None
+        if (calls := recorded_calls.get()) is not None:
+            calls.add(model, params, response, time.monotonic() - started)
+        return response
 
     def parse_row(self, row: bytes | dict[str, Any], row_type: type[Row] | None = None) -> Any:
         """Parse a row.

@@ -15,6 +15,7 @@ import msgspec
 from gymq.data.rows import AGENT_REF, PARAMS, attempt_index
 from gymq.protocol.messages import Failure, Outcome, Unresolved, VerifiedRollout
 from gymq.protocol.tokens import TOKEN_FIELDS, to_json
+from gymq.resources.judge_calls import JUDGE_CALLS
 from gymq.responses import last_assistant_text
 
 MAX_LEVELS = 8  # of a structure in which a judge's calls are looked for
@@ -126,6 +127,18 @@ def judge_calls(path: str, value: Any, levels: int = MAX_LEVELS) -> Iterator[Jud
         for name, entry in inside:
             where = f"{path}[{name}]" if isinstance(value, list) else f"{path}.{name}" if path else str(name)
             yield from judge_calls(where, entry, levels - 1)
+
+
+def shown_calls(verdict: Mapping[str, Any]) -> dict[str, list[JudgeCall]]:
+    """Return the calls to show, by the field of the verdict that holds them.
+
+    Those that were recorded stand for all others: a verifier that stores its calls too stores the same ones.
+    """
+    found = {name: list(judge_calls(name, value)) for name, value in verdict.items()}
+    found = {name: calls for name, calls in found.items() if calls}
+    if JUDGE_CALLS in found:
+        return {name: calls if name == JUDGE_CALLS else [] for name, calls in found.items()}
+    return found
 
 
 def output_tokens(outcome: Outcome) -> int | None:

@@ -8,7 +8,6 @@ from typing import Any, cast
 import pytest
 
 from gymq.bus import Bus
-from gymq.bus.rpc.process_reports import TokenCount
 from gymq.cli.actions import collect as collect_module
 from gymq.cli.shared.cluster import STORE
 from gymq.cli.shared.errors import UsageError
@@ -31,7 +30,7 @@ class Judged(gymq.Resources[gymq.Row]):
     """Reward 1 after a judge was asked."""
 
     async def verify(self, request):
-        await self.models.respond("judge", {"input": "Is it right?"})
+        await self.ask("judge", {"input": "Is it right?"})
         return gymq.Verdict(1.0)
 '''
 
@@ -70,7 +69,7 @@ def test_a_run_with_a_cluster_of_its_own_ends_with_all_that_is_known_of_it(gymq,
     assert ended.status == 0, ended.err
     found = ended.json
     assert (found["input_tokens"], found["output_tokens"], found["truncated"]) == (80, 24, 8)
-    assert found["other_models"] == {"judge": {"input": 80, "output": 24}}
+    assert (found["judge_input_tokens"], found["judge_output_tokens"]) == (80, 24)
     assert (found["retried"], found["model_retries"], found["failures"]) == (0, 0, [])
     assert found["duration_s"] > 0
     # The profile of a run that ended together with its cluster is complete.
@@ -114,14 +113,14 @@ def test_failures_are_in_the_json_with_their_first_message(gymq, cluster, tmp_pa
 
 
 def test_facts_are_sentences():
-    facts = RunSummary(41.2, 36_000, 10_800, {"judge": TokenCount(1200, 96), "unasked": TokenCount()}, 12, 3, 40)
+    facts = RunSummary(41.2, 36_000, 10_800, 1200, 96, 12, 3, 40)
     assert list(facts.lines()) == [
-        "took 41 s; tokens of rewarded rollouts: 36,000 in, 10,800 out; judge 1,200 in, 96 out",
+        "took 41 s; tokens of rewarded rollouts: 36,000 in, 10,800 out; judge: 1,200 in, 96 out",
         "12 replies were truncated at the limit of output tokens (--max-tokens)",
         "retries: 3 of rollouts, 40 of model calls",
     ]
-    assert list(RunSummary(1.0, 0, 0, {}, 0, 0, 0).lines()) == ["took 1.00 s"]
-    assert list(RunSummary(1.0, 0, 0, {}, 1, 1, 0).lines())[1:] == [
+    assert list(RunSummary(1.0, 0, 0, 0, 0, 0, 0, 0).lines()) == ["took 1.00 s"]
+    assert list(RunSummary(1.0, 0, 0, 0, 0, 1, 1, 0).lines())[1:] == [
         "1 reply was truncated at the limit of output tokens (--max-tokens)",
         "retries: 1 of rollouts",
     ]

@@ -103,18 +103,15 @@ def test_what_processes_report_is_added_up_and_counted_once_for_each_process():
             stats("a1", "agents-1", "agents", **report),
             stats("a2", "agents-1", "agents", **report),
             stats("a1", "agents-2", "agents", **slower),
-            stats("m", "p1", model={"waits": {"limited": 3}, "retries": 5, "tokens": {"r": {"input": 1, "output": 2}}}),
-            stats(
-                "m", "p2", model={"waits": {"limited": 4}, "retries": 7, "tokens": {"r": {"input": 10, "output": 20}}}
-            ),
-            stats("j", "p2", model={"tokens": {"other": {"input": 1, "output": 2}}}),
+            stats("m", "p1", model={"waits": {"limited": 3}, "retries": 5}),
+            stats("m", "p2", model={"waits": {"limited": 4}, "retries": 7}),
+            stats("j", "p2", model={}),
         ],
     )
     assert found.agents == {"a1", "a2"}
     assert found.waits == {"x": 3, "d": 1, "limited": 7, "full": 9, "slots": 100}
     assert found.slowest == SlowestCall("tool call", 4.0)
     assert found.retries == {("p1", "m"): 5, ("p2", "m"): 7, ("p2", "j"): 0}
-    assert {name: (count.input, count.output) for name, count in found.tokens.items()} == {"m": (11, 22)}
 
 
 @pytest.mark.parametrize(
@@ -129,18 +126,18 @@ def test_what_processes_report_is_added_up_and_counted_once_for_each_process():
 )
 def test_answers_of_another_form_are_left_out(answer: dict[str, Any]):
     found = ClusterReport("r", [answer])
-    assert (found.waits, found.retries, found.tokens) == ({}, {}, {})
+    assert (found.waits, found.retries) == ({}, {})
 
 
 class Limited(gymq.Model):
-    """Reports what the test says, and answers with usage."""
+    """Reports what the test says."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name=name)
         self.report: Any = {"rate limited by h (429)": 8}
 
     async def respond(self, request: gymq.ModelRequest) -> dict[str, Any]:
-        return reply("hello") | {"usage": {"input_tokens": 10, "output_tokens": 3, "total_tokens": 13}}
+        return reply("hello")
 
     def waits(self) -> Any:
         return self.report
@@ -149,7 +146,7 @@ class Limited(gymq.Model):
         return 5
 
 
-async def test_a_model_reports_what_it_waits_for_and_the_tokens_of_a_run(bus: Bus, other_bus: Bus, run: str):
+async def test_a_model_reports_what_it_waits_for(bus: Bus, other_bus: Bus, run: str):
     server = Server(other_bus, f"{run}-w")
     await server.start()
     worker = Limited(name=run)
@@ -160,15 +157,12 @@ async def test_a_model_reports_what_it_waits_for_and_the_tokens_of_a_run(bus: Bu
     )
     await listing.start()
     await other_bus.flush()
-    for number in range(2):
-        await Calls(bus).call(model(run), generate(run, number))
-    found = await until_answer(lambda: read_cluster_report(bus, run), lambda found: found.tokens)
+    found = await until_answer(lambda: read_cluster_report(bus, run), lambda found: found.retries)
     assert found.waits["rate limited by h (429)"] == 8
     assert found.retries[f"{run}-w", run] == 5
-    assert (found.tokens[run].input, found.tokens[run].output) == (20, 6)
     worker.report = {"x": "many"}
     assert "model" not in runner.stats()
 
 
 def test_reports_have_defaults_for_processes_of_an_older_version():
-    assert (ProcessReport().calls, ProcessReport().storing, ModelReport().tokens) == ({}, {}, {})
+    assert (ProcessReport().calls, ProcessReport().storing, ModelReport().waits) == ({}, {}, {})

@@ -500,7 +500,7 @@ async def test_a_judges_prompt_and_words_are_shown_as_such(web: Web, run: str, p
     verdict = {"extracted_answer": "four", "judge_evaluations": [call], "accuracy": 0.5}
     await web.store(rollout(run, 0, row=row, verdict=verdict))
     await page.open(f"{web.url}#/rollout/{run}/0/0")
-    await page.shows("the judge says")
+    await page.shows("the same thing")
     rows = "[...document.querySelectorAll('.gist')].map((row) => [...row.children].map((one) => one.innerText))"
     assert dict(await page.value(rows)) == {
         "asked": "2 + 2?",
@@ -509,6 +509,8 @@ async def test_a_judges_prompt_and_words_are_shown_as_such(web: Web, run: str, p
         "verdict": "accuracy 0.5",
     }
     assert await page.value("document.querySelector('.judge').innerText.includes('verdict_label [[A=B]]')")
+    await page.value("document.querySelector('.judge').open = true")
+    await page.shows("are they equal?")
 
 
 async def test_a_rollout_of_two_hundred_turns_builds_no_more_than_is_looked_at(web: Web, run: str, page: Page) -> None:

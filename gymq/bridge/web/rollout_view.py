@@ -11,16 +11,17 @@ from gymq.bridge.failures import not_found
 from gymq.data.rows import PARAMS, attempt_index
 from gymq.protocol.messages import Failure, Generated, Outcome, Task, ToolResult, Unresolved, Verified, VerifiedRollout
 from gymq.protocol.tokens import TOKEN_FIELDS
+from gymq.resources.judge_calls import INPUT_TOKENS, OUTPUT_TOKENS
 from gymq.runs.in_flight import RecordedEffect
 from gymq.runs.outcome_fields import (
     answer_of,
     expected_of,
-    judge_calls,
     objects,
     params_of,
     prompt_of,
     retry_words,
     row_of,
+    shown_calls,
 )
 
 MOST_TOKENS = 20_000  # of one item that are sent to a page
@@ -57,7 +58,9 @@ def stored_view(outcome: Outcome) -> View:
     if isinstance(outcome, VerifiedRollout):
         view["reward"] = outcome.reward
         view["verdict"] = {name: value for name, value in verdict.items() if name != PARAMS}
-        view["judge_calls"] = list(judge_calls("", view["verdict"]))
+        calls = shown_calls(view["verdict"])
+        view["judge_calls"] = [call for found in calls.values() for call in found]
+        view["judge_fields"] = [*calls, INPUT_TOKENS, OUTPUT_TOKENS]
     if isinstance(outcome, Failure | Unresolved):
         view["failure"] = {
             "class": str(outcome.failure_class),

@@ -64,7 +64,7 @@ class ProcessReport(msgspec.Struct, frozen=True):
 
 
 class TokenCount(msgspec.Struct):
-    """Tokens of the calls that a model has answered."""
+    """Tokens of a model's replies."""
 
     input: Number = 0
     output: Number = 0
@@ -91,7 +91,6 @@ class ModelReport(msgspec.Struct, frozen=True):
 
     waits: Waits = {}
     retries: Number = 0  # requests that were sent again, since the process started
-    tokens: dict[str, TokenCount] = {}  # by run
 
 
 class OpenCall:
@@ -160,7 +159,6 @@ class ClusterReport:
         waits: how many calls, or messages to be stored, wait for each reason.
         slowest: the slowest call of the run; None: it has none.
         retries: requests sent again since each process started, by process and model.
-        tokens: of the run, by model.
     """
 
     def __init__(self, run: str, answers: Iterable[dict[str, Any]]) -> None:
@@ -168,7 +166,6 @@ class ClusterReport:
         self.waits: Counter[str] = Counter()
         self.slowest: SlowestCall | None = None
         self.retries: dict[tuple[str, str], int] = {}
-        self.tokens: dict[str, TokenCount] = {}
         processes: dict[str, _Data] = {}
         for answer in answers:
             try:
@@ -179,7 +176,7 @@ class ClusterReport:
                 self.agents.add(stats.name)
             if stats.endpoints:
                 processes[stats.id] = stats.endpoints[0].data  # each instance says the same of its process
-                self._add_model(run, stats, stats.endpoints[0].data.model)
+                self._add_model(stats, stats.endpoints[0].data.model)
         for data in processes.values():
             self.waits.update(data.storing)
             self.waits.update(data.limited)
@@ -189,15 +186,10 @@ class ClusterReport:
                 if self.slowest is None or of_run.slowest.seconds > self.slowest.seconds:
                     self.slowest = of_run.slowest
 
-    def _add_model(self, run: str, stats: _Stats, model: ModelReport | None) -> None:
-        if model is None:
-            return
-        self.waits.update(model.waits)
-        self.retries[stats.id, stats.name] = model.retries
-        if (count := model.tokens.get(run)) is not None:
-            total = self.tokens.setdefault(stats.name, TokenCount())
-            total.input += count.input
-            total.output += count.output
+    def _add_model(self, stats: _Stats, model: ModelReport | None) -> None:
+        if model is not None:
+            self.waits.update(model.waits)
+            self.retries[stats.id, stats.name] = model.retries
 
 
 async def read_cluster_report(bus: Bus, run: str, *, wait_s: float = 0.5) -> ClusterReport:
@@ -205,7 +197,7 @@ async def read_cluster_report(bus: Bus, run: str, *, wait_s: float = 0.5) -> Clu
 
     Args:
         bus: the connection to the cluster.
-        run: the run whose calls and tokens are wanted.
+        run: the run whose calls are wanted.
         wait_s: seconds in which the workers can answer.
 
     Raises:

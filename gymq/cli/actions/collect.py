@@ -140,8 +140,7 @@ def _report(
     written = ReportFiles.beside(files.output)
     found = read_statistics(files, pass_threshold=pass_threshold, report=written, allow_partial=True)
     snapshot = found.profile.snapshot()
-    policies = {model.partition(" = ")[0] for model in options.models}
-    facts = summary_of(progress, snapshot, found.truncated, policies)
+    facts = summary_of(progress, snapshot, found.truncated)
     if as_json:
         print(_summary(collection, snapshot, facts))
     else:

@@ -26,6 +26,7 @@ from gymq.runs.outcome_fields import (
     readable_content,
     retry_words,
     row_of,
+    shown_calls,
     value_text,
 )
 
@@ -60,8 +61,9 @@ def print_transcript(outcome: Outcome, console: Console) -> None:
         console.print(facts_table(fields))
     console.print(Rule("verdict", style="bold", characters="═"))
     console.print(facts_table(_verdict(outcome)))
+    shown_elsewhere = {name for name, calls in shown_calls(verdict).items() if not calls}
     for name, value in verdict.items():
-        if _is_long(value) and name != PARAMS:
+        if _is_long(value) and name != PARAMS and name not in shown_elsewhere:
             _print_structure(name, value, console)
 
 
@@ -140,7 +142,7 @@ def _print_structure(name: str, value: Any, console: Console, levels: int = MAX_
 
 
 def _print_call(call: JudgeCall, console: Console) -> None:
-    facts = call.facts.items()
+    facts = ((key, entry) for key, entry in call.facts.items() if entry is not None)
     heading = ", ".join(f"{key}: {value_text(entry)}" for key, entry in facts)
     title = printable(f"judge  {call.path}  {heading}", "yellow")
     console.print(Rule(title, align="left", characters="─", style="yellow"))

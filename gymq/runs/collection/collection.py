@@ -19,7 +19,7 @@ from gymq.bus.jetstream import MESSAGE_NOT_FOUND, JetStreamError
 from gymq.bus.queue.cancel import Cancellations
 from gymq.bus.queue.client import MOST_SUBMITTED_AT_ONCE, SERVER_PATIENCE_S, QueueClient
 from gymq.bus.queue.steering import Steered, steer
-from gymq.bus.rpc.process_reports import TokenCount, read_cluster_report, tokens_used
+from gymq.bus.rpc.process_reports import read_cluster_report, tokens_used
 from gymq.data.jsonl import JsonlFile, LineSource, numbered_lines, truncate_torn_line
 from gymq.data.resume import FailureGroup, Resume
 from gymq.data.rows import FAILURE_SEQUENCE, MaterialisedRow, decode_line
@@ -339,9 +339,6 @@ class Collection:
                 waits[f"no worker serves {agent}"] = progress.in_flight
         progress.waits = dict(waits.most_common(MAX_WAITS))
         progress.slowest = report.slowest
-        for model, count in report.tokens.items():
-            if count.total >= progress.model_tokens.get(model, TokenCount()).total:  # otherwise a replica was silent
-                progress.model_tokens[model] = count
         for process, retries in report.retries.items():
             progress.model_retries += max(0, retries - self._retries.setdefault(process, retries))
             self._retries[process] = retries

@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 
-from gymq.bus.rpc.process_reports import SlowestCall, TokenCount
+from gymq.bus.rpc.process_reports import SlowestCall
 from gymq.stats.running import RunningReward
 
 STALLED_AFTER_S = 30.0
@@ -32,7 +32,6 @@ class Progress:
     paused: bool = False  # agents start none of its rollouts
     waits: dict[str, int] = field(default_factory=dict)  # how many calls or messages wait, by the reason
     slowest: SlowestCall | None = None
-    model_tokens: dict[str, TokenCount] = field(default_factory=dict)  # of this run, by model, as its workers count
     started: float = field(default_factory=time.monotonic)
     viewer_url: str | None = None  # of the run in the viewer, where one runs
     last_change: float = field(default_factory=time.monotonic)

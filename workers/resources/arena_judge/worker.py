@@ -118,9 +118,11 @@ class ArenaJudge(gymq.Resources[BattleRow]):
 
     async def _ask(self, templates: Iterable[tuple[str, PromptTemplate]], **texts: str) -> Judgement:
         request = {"input": [{"role": role, "content": template.fill(**texts)} for role, template in templates]}
-        response = await self._judge.send(request)
+        return await self._judge.judgement(request, self._label)
+
+    def _label(self, response: dict[str, Any]) -> str | None:
         said = responses.output_text(response)
-        return Judgement(request, response, verdict_in(conclusion(said) if self.options.hardened else said))
+        return verdict_in(conclusion(said) if self.options.hardened else said)
 
     def _category(self, given: str | None) -> str:
         if not given:

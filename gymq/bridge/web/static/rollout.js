@@ -6,6 +6,7 @@ import { block, content, conversation, groupTurns, stretches, textOf, tokenCount
 import { address, copy, el, link, show } from "./dom.js";
 import { count, decimals, seconds, time } from "./format.js";
 import { folded, oneLine, readable, tree } from "./json.js";
+import { isJudged, judged } from "./judge.js";
 import { bind } from "./keys.js";
 import { Outline, lead } from "./outline.js";
 import { plain, rich } from "./rich.js";
@@ -156,8 +157,6 @@ function gist(view) {
   return rows.length ? el("dl", { class: "gists" }, rows) : null;
 }
 
-const isJudged = (view, name) => (view.judge_calls || []).some(({ path }) => path === name || path.startsWith(`${name}[`) || path.startsWith(`${name}.`));
-
 function valueNode(value) {
   if (typeof value === "string") return value.includes("Traceback (most recent") ? readable(value) : clipped(value);
   return oneLine(value, 200) !== null ? el("span", null, oneLine(value, 200)) : tree(value, undefined, false);
@@ -222,21 +221,6 @@ function again(view, signal) {
   };
   site(signal).then(({ may_change: mayChange }) => { if (mayChange) show(box, el("button", { type: "button", onclick: requeue }, "try again")); }).catch(() => {});
   return box;
-}
-
-function judged(view) {
-  const calls = view.judge_calls || [];
-  if (!calls.length) return null;
-  return el("section", { class: "card", tabindex: -1 }, el("h2", null, calls.length > 1 ? `Judge, ${calls.length} calls` : "Judge"),
-    calls.map((call) => {
-      const said = call.output.filter((item) => item.type === "message" || !item.type);
-      return el("div", { class: "judge" },
-        el("div", { class: "row" }, el("span", { class: "quiet small" }, call.path), Object.entries(call.facts).filter(([, value]) => value !== null).map(([name, value]) =>
-          el("span", { class: "chip" }, el("span", { class: "quiet" }, `${name} `), oneLine(value, 80) !== null ? (typeof value === "string" ? value : oneLine(value, 80)) : "…"))),
-        folded(["the judge's prompt ", el("span", { class: "words" }, words(call.prompt.map(textOf).join(" ")))], () => el("div", null, conversation(call.prompt)), { class: "block" }),
-        call.output.filter((item) => !said.includes(item)).map((item) => conversation([item])),
-        said.map((item) => block("the judge says", "assistant", rich(content(item.content)))));
-    }));
 }
 
 // The conversation -----------------------------------------------------------------------------------------------------

@@ -102,7 +102,9 @@ async def test_a_group_whose_time_is_over_is_scored_with_those_that_came():
     async with compare(model, 16, cohort_timeout_s=0.2) as env:
         verdicts = [verify(env, said) for said in "ab"]
         assert await rewards(*verdicts) == [4.0, 1.5]
-        assert (await verdicts[0]).fields == {"cohort_size": 2, "num_failed_comparisons": 0}
+        found = [(await verdict).fields for verdict in verdicts]
+        assert (found[0]["cohort_size"], found[0]["num_failed_comparisons"]) == (2, 0)
+        assert sum(len(fields.get("judge_calls", [])) for fields in found) == 2  # each comparison counts once
 
 
 async def test_a_rollout_that_stays_alone_is_a_failure_and_no_reward():
@@ -223,7 +225,7 @@ async def test_a_comparison_that_failed_is_neutral_and_is_counted():
     async with compare(model, 3) as env:
         verdicts = [verify(env, said) for said in "abc"]
         assert await rewards(*verdicts) == [3.5, 2.5, 3.0]
-        assert (await verdicts[2]).fields == {"cohort_size": 3, "num_failed_comparisons": 1}
+        assert (await verdicts[2]).fields["num_failed_comparisons"] == 1
     assert sorted(model.asked) == ["ab", "bc", "ca"]  # it is not asked again
 
 
