@@ -6,15 +6,17 @@ after which pauses a running cluster retries; `gymq.data.resume` decides what a 
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import random
 import sysconfig
 import traceback
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gymq.errors import GymqError
 from gymq.protocol.messages import MAX_TEXT_CHARS, FailureClass, Stage
@@ -120,7 +122,8 @@ MAX_FRAMES = 10
 """Frames of an author's traceback that a failure shows."""
 
 _PACKAGE = str(Path(__file__).parent) + os.sep
-_LIBRARIES = tuple({sysconfig.get_path(name) + os.sep for name in ("stdlib", "purelib", "platlib")})
+_SITE = tuple({sysconfig.get_path(name) + os.sep for name in ("purelib", "platlib")})
+_LIBRARIES = (sysconfig.get_path("stdlib") + os.sep, *_SITE)
 _SHIPPED = _PACKAGE + "workers" + os.sep  # workers are an author's code, wherever they lie
 
 
@@ -157,9 +160,38 @@ def author_location(error: BaseException) -> str:
     return f" ({last.filename}:{last.lineno})" if last is not None and is_own else ""
 
 
+class Place(NamedTuple):
+    """A line of code that runs."""
+
+    file: str
+    line: int
+    function: str
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line} in {self.function}"
+
+
+def innermost_of_author(stack: Iterable[Place]) -> Place | None:
+    """Return where in an author's code a stack is; None: gymq or the event loop itself is at work.
+
+    Args:
+        stack: the innermost place first.
+    """
+    called = list(itertools.takewhile(lambda place: not _is_gymq(place.file), stack))
+    of_files = [place for place in called if not place.file.startswith("<")]
+    own = [place for place in of_files if place.file.startswith(_SHIPPED) or not _is_installed(place.file)]
+    # An author whose code is itself an installed package.
+    packages = [place for place in of_files if place.file.startswith(_SITE)]
+    return next(iter(own or packages), None)
+
+
+def _is_gymq(file: str) -> bool:
+    return file.startswith(_PACKAGE) and not file.startswith(_SHIPPED)
+
+
 def _frames_of_author(error: BaseException) -> list[traceback.FrameSummary]:
     frames = [found for found in traceback.extract_tb(error.__traceback__) if not found.filename.startswith("<frozen ")]
-    while frames and frames[0].filename.startswith(_PACKAGE) and not frames[0].filename.startswith(_SHIPPED):
+    while frames and _is_gymq(frames[0].filename):
         del frames[0]
     own = [found for found in frames if found.filename.startswith(_SHIPPED) or not _is_installed(found.filename)]
     return own or frames
@@ -235,6 +267,13 @@ class SessionGone(RolloutError):
 
     def __init__(self, message: str) -> None:
         super().__init__(FailureClass.SESSION_LOST, message)
+
+
+class LoopBlocked(BaseException):
+    """Raised in a call that blocks the event loop of its process (`gymq.cluster.loop_watch`), so that the call fails.
+
+    Not an Exception: what an author catches must not keep it.
+    """
 
 
 class InvalidTask(RolloutError):

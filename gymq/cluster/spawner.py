@@ -16,8 +16,10 @@ import weakref
 
 import msgspec
 
+from gymq.cluster.loop_watch import SIGNAL, TickReader
 from gymq.cluster.worker_process import ANSWER, ENDED, PID, ProcessSpec, StartContext
 from gymq.errors import GymqError
+from gymq.failures import Place
 from gymq.processes.passed_environment import passed
 
 FORKS_S = 300.0  # with what it imports first, from a slow disk
@@ -33,23 +35,31 @@ class Spawned:
     def __init__(self, pid: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.pid = pid
         self.returncode: int | None = None
+        self.blocked_at: Place | None = None  # where it was killed because its event loop was blocked
         self._writer = writer
         self._answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._reading = asyncio.create_task(self._read(reader))
 
     async def _read(self, reader: asyncio.StreamReader) -> int:
         status = -signal.SIGKILL  # where the fork server was killed, and this process with it
+        ticks = TickReader(tick=lambda: self.send_signal(SIGNAL), end=self._end_blocked)
         with contextlib.suppress(ConnectionError):
             while line := await reader.readline():
                 if line.startswith(ANSWER) and not self._answer.done():
                     self._answer.set_result(line.removeprefix(ANSWER).decode().strip())
                 elif line.startswith(ENDED):
                     status = int(line.removeprefix(ENDED))
+                else:
+                    ticks.read(line)
         self.returncode = status
         if not self._answer.done():
             self._answer.set_result("")
         self._writer.close()
         return status
+
+    def _end_blocked(self, place: Place) -> None:
+        self.blocked_at = place
+        self.kill()
 
     async def ask(self, context: StartContext, spec: ProcessSpec) -> None:
         """Send what the process waits for: through a socket, so that secrets are neither in arguments nor in /proc."""

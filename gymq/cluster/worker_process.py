@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import cProfile
+import faulthandler
 import logging
 import os
 import resource
@@ -34,6 +35,7 @@ from gymq.bus.rpc.quarantine import Quarantine
 from gymq.bus.rpc.routing import RoutedCalls, Routes
 from gymq.bus.rpc.serving import Server
 from gymq.cluster import event_loop, logs
+from gymq.cluster.loop_watch import LoopWatch
 from gymq.errors import GymqError
 from gymq.execution.agent_runner import AgentRunner
 from gymq.execution.loading import registry
@@ -302,12 +304,16 @@ async def run(spec: ProcessSpec, parent: socket.socket) -> int:
         await host.release()
         return 2
     answer(READY)
+    watch = LoopWatch(parent)
+    if spec.role == "resources":
+        watch.start()
     lost = asyncio.create_task(host.lost())
     await asyncio.wait([lost, stopped], return_when=asyncio.FIRST_COMPLETED)
     if lost.done():
         log.error("the connection to NATS is closed permanently")
         await host.release()
         return 1
+    watch.stop()
     await host.drain()
     await asyncio.to_thread(tracing.stop)
     return 0
@@ -330,6 +336,7 @@ def raise_open_files() -> None:
 
 def main(parent: socket.socket) -> int:
     """Be a worker process, for the other end of a socket; return the exit status."""
+    faulthandler.enable()
     memory.hide_memory()
     raise_open_files()
     with parent.makefile("rb") as lines:

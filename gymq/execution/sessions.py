@@ -16,7 +16,7 @@ from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
-from gymq.failures import InvalidTask, RolloutError, ToolError, describe_author_error, no_such_tool
+from gymq.failures import InvalidTask, LoopBlocked, RolloutError, ToolError, describe_author_error, no_such_tool
 from gymq.processes import KillableProcesses
 from gymq.protocol.codec import check_encodable
 from gymq.protocol.messages import (
@@ -323,7 +323,7 @@ class LocalResources:
             return
         try:
             await session.close()
-        except Exception:
+        except (Exception, LoopBlocked):
             log.exception("%s: a session was not closed cleanly", self.resources.name)
 
     async def close_all(self) -> None:

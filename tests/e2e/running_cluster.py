@@ -35,16 +35,16 @@ def row(text: str = "say done", /, **members: Any) -> dict[str, Any]:
     return {"responses_create_params": params, **members}
 
 
+def agent(name: str, resources: str, implementation: str = "simple_agent", **options: Any) -> Instance:
+    references = {
+        "model_server": {"type": "responses_api_models", "name": options.pop("model", "policy")},
+        "resources_server": {"type": "resources_servers", "name": resources},
+    }
+    return Instance(name, "agents", implementation, references | options)
+
+
 def instances(folder: Path) -> list[Instance]:
     """A scripted model, two environments, and agents between them; what kills its process has one of its own."""
-
-    def agent(name: str, resources: str, implementation: str = "simple_agent", **options: Any) -> Instance:
-        references = {
-            "model_server": {"type": "responses_api_models", "name": options.pop("model", "policy")},
-            "resources_server": {"type": "resources_servers", "name": resources},
-        }
-        return Instance(name, "agents", implementation, references | options)
-
     return [
         model("policy", folder),
         Instance("grader", "resources", str(WORKERS / "grader.py")),

@@ -18,7 +18,7 @@ from gymq.bus.rpc import tracing
 from gymq.bus.rpc.loop_fairness import Starter
 from gymq.bus.rpc.process_reports import limit_reached
 from gymq.bus.rpc.quarantine import TRUSTED_LOSSES, SuspectCalls
-from gymq.failures import RolloutError
+from gymq.failures import LoopBlocked, RolloutError
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.messages import (
@@ -42,6 +42,7 @@ log = logging.getLogger("gymq.serving")
 ACCEPT_AFTER_S = 0.2  # calls answered sooner need no Accepted
 STOP_S = 5.0  # for handlers that are cancelled
 MOST_WAITING = 1024  # calls that wait in a process, or as many as may run if that is more
+PAUSE_S = 0.5  # after a call that blocked the loop, so that those behind it are accepted: the next may block it too
 CALLER_S = 30.0  # without a call, and a process counts as a caller no more
 
 _decode_ping = Decoder(Ping)
@@ -176,7 +177,7 @@ class Service:
             self._server.in_background(self._unsubscribe())
 
     def _start_one(self) -> bool:
-        if not self._waiting or self._running >= self.limit:
+        if not self._waiting or self._running >= self.limit or self._server.is_paused:
             return False
         job = self._waiting.popleft()
         self._running += 1
@@ -218,6 +219,10 @@ class Service:
                     return await self._handler(job.subject, request)
         except RolloutError as error:
             failure = _fail(error.failure_class, error.message, retryable=error.retryable, curable=error.curable)
+        except LoopBlocked as error:
+            log.error("%s: %s", self.name, error)
+            self._server.pause()
+            failure = _fail(self._failure_class, f"{self.name}: {error}")
         except (Exception, asyncio.CancelledError, SystemExit, KeyboardInterrupt, BaseExceptionGroup) as error:
             # Also a handler's sys.exit(): it must not end the worker.
             failure = self._failure(job, error)
@@ -247,9 +252,13 @@ class Service:
         self._server.accept(job)
         return request
 
-    def _next(self) -> None:
+    def schedule(self) -> None:
+        """Start waiting jobs, as many as may run."""
         if self._waiting:
             self._starter.schedule()
+
+    def _next(self) -> None:
+        self.schedule()
         if not self._subscriptions and not self._leaving and len(self._waiting) < MOST_WAITING // 2:
             self._server.in_background(self.join())
 
@@ -281,6 +290,7 @@ class Server:
         self._accepted: dict[str, _Job] = {}  # by call id
         self.suspects = SuspectCalls()
         self.is_stopping = False
+        self.is_paused = False
         self.loop = asyncio.get_running_loop()
         self._background: set[asyncio.Task[Any]] = set()
 
@@ -331,6 +341,16 @@ class Server:
         for service in self.services:
             if service.group and service.subject.startswith(prefix):
                 await service.leave()
+
+    def pause(self) -> None:
+        """Start no more calls for a moment, in which the loop answers all that has waited for it."""
+        self.is_paused = True
+        self.loop.call_later(PAUSE_S, self._resume)
+
+    def _resume(self) -> None:
+        self.is_paused = False
+        for service in self.services:
+            service.schedule()
 
     async def drain(self, deadline_s: float) -> None:
         """Leave all queue groups, answer what has arrived, for at most `deadline_s` seconds; stop the rest."""

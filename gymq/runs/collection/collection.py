@@ -384,6 +384,7 @@ class Collection:
                 return
             self._known_failures.add(sequence)
             failures.write(failure_row(outcome, sequence, self._options.token_ids))
+            progress.newest_failure = outcome.message.partition("\n")[0]
             if self._limit is not None and not self.stopped:
                 self.stopped = self._limit.note_failure(outcome)
                 self._room.set()

@@ -24,6 +24,7 @@ class Progress:
     done: int = 0
     refused: int = 0  # rows of the input that cannot be used
     failures: Counter[str] = field(default_factory=Counter)  # rollouts that failed and are not retried now, by class
+    newest_failure: str = ""  # the first line of its message
     rewards: RunningReward = field(default_factory=RunningReward)  # of the whole run
     input_tokens: int = 0  # of the rollouts that finished since this start
     output_tokens: int = 0

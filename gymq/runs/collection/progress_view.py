@@ -146,7 +146,8 @@ class _View:
         if tokens:
             facts.append(f"{tokens:,.0f} tokens/s")
         if progress.failures:
-            facts.append(f"{progress.failed:,} failed ({_by_class(progress.failures)})")
+            newest = f", the last: {progress.newest_failure}" if progress.newest_failure else ""
+            facts.append(f"{progress.failed:,} failed ({_by_class(progress.failures)}{newest})")
         if progress.retried:
             facts.append(f"{counted(progress.retried, 'rollout')} retried")
         if progress.model_retries:
