@@ -33,6 +33,7 @@ def collect(
     num_repeats: OptionalCount = None,
     num_repeats_add_seed: bool = False,
     limit: OptionalCount = None,
+    prompt_field: str | None = None,
     prompt_config: Path | None = None,
     sampling: Sampling = OF_THE_ROWS,
     concurrency: OptionalCount = None,
@@ -69,6 +70,8 @@ def collect(
         num_repeats: rollouts per row. Default: that of --dataset, or 1.
         num_repeats_add_seed: give each repeat its own seed, in `metadata.extra_body`.
         limit: number of rows to use, from the start of --rows.
+        prompt_field: field of the rows with the prompt, a text or a list of messages. Default: the first of `prompt`,
+            `question`, `input` and `messages` that a row without `responses_create_params.input` has.
         prompt_config: YAML file with the templates `user` and `system` for rows without a prompt; `{field}` is a field
             of the row.
         concurrency: maximum number of rollouts in flight. Default: `num_samples_in_parallel` of the configuration, or
@@ -105,6 +108,8 @@ def collect(
     from gymq.protocol.messages import Priority
     from gymq.runs.collection.options import CollectOptions, default_output
 
+    if prompt_field is not None and prompt_config is not None:
+        raise UsageError("give either --prompt-field or --prompt-config")
     params, others = read_sampling(overrides, sampling)
     settings = read_config(sources, others)
     block = chosen_block(settings, sources, dataset, rows, agent)
@@ -112,7 +117,7 @@ def collect(
         rows = ready_rows(block)
         agent = agent or block.agent
         num_repeats = num_repeats or block.num_repeats
-        prompt_config = prompt_config or block.prompt()
+        prompt_config = prompt_config or (block.prompt() if prompt_field is None else None)
     if rows is None:
         raise UsageError("missing --rows FILE; `gymq collect --help` explains it and --dataset NAME")
     agent = agent or settings.only_agent
@@ -129,6 +134,7 @@ def collect(
             num_repeats_add_seed=num_repeats_add_seed,
             responses_create_params=params,
             prompt=None if prompt_config is None else read_prompt(prompt_config),
+            prompt_field=prompt_field,
         ),
         window=concurrency or configured_window(settings.tree) or DEFAULT_WINDOW,
         share=weight if share is None else share,

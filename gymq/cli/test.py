@@ -16,6 +16,7 @@ def test(
     /,
     *,
     rows: Path | None = None,
+    prompt_field: str | None = None,
     config: ConfigFiles = (),
     option: Repeated = (),
     json: bool = False,
@@ -29,7 +30,8 @@ def test(
 
     Args:
         worker: name, folder or file of the worker.
-        rows: rows to check it with, in JSONL, instead of its own data/example.jsonl.
+        rows: file with rows to check it with, as `gymq collect` reads it, instead of its own data/example.jsonl.
+        prompt_field: field of the rows with the prompt, as for `gymq collect`.
         config: configuration to use instead of its own config.yaml; may be given several times.
         option: option of a worker that has no configuration, as `KEY=VALUE`; may be given several times.
         json: print the results as one JSON object.
@@ -54,7 +56,7 @@ def test(
         settings = settings_of(source, config, option)
     except ConfigError as error:
         steps.append(Check("configuration", "failed", str(error)))
-    steps += asyncio.run(check(source, settings, steps, quiet=json))
+    steps += asyncio.run(check(source, settings, steps, prompt_field, quiet=json))
     failed = any(step.status == "failed" for step in steps)
     checked = any(step.status == "ok" for step in steps)
     if json:

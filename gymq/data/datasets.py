@@ -69,20 +69,27 @@ class Dataset:
         """
         return self.lines()
 
-    def lines(self, refuse: Callable[[str], None] | None = None) -> Iterator[bytes]:
+    def lines(self, refuse: Callable[[int, str], None] | None = None) -> Iterator[bytes]:
         """Yield the rows as lines of JSON.
 
         Args:
-            refuse: called with a sentence about each row that has no JSON form, for which an empty line is yielded;
-                None: such a row is an error.
+            refuse: called with the number of each row that has no JSON form, counted from 1, and one sentence why; an
+                empty line is yielded for it. None: such a row is an error.
 
         Raises:
             JsonlError: a file cannot be read.
         """
         number = 0
         for position, file in enumerate(self.files):
-            self._before[position:] = [number]
-            for line in _lines_of_table(file, refuse) if file.suffix in _COLUMNAR else JsonlFile(file):
+            before = number
+            self._before[position:] = [before]
+
+            def refuse_row(row: int, problem: str, file: Path = file, before: int = before) -> None:
+                if refuse is None:
+                    raise DatasetError(f"{file}: row {row}: {problem}")
+                refuse(before + row, problem)
+
+            for line in _lines_of_table(file, refuse_row) if file.suffix in _COLUMNAR else JsonlFile(file):
                 number += 1
                 yield line
 
@@ -175,7 +182,7 @@ def _saved_to_disk(folder: Path) -> list[Path]:
 # Rows of tables -------------------------------------------------------------------------------------------------------
 
 
-def _lines_of_table(file: Path, refuse: Callable[[str], None] | None) -> Iterator[bytes]:
+def _lines_of_table(file: Path, refuse: Callable[[int, str], None]) -> Iterator[bytes]:
     try:
         import pyarrow  # type: ignore[import-untyped]
     except ImportError:
@@ -187,11 +194,9 @@ def _lines_of_table(file: Path, refuse: Callable[[str], None] | None) -> Iterato
                 for row in batch.slice(start, ROWS_AT_ONCE).to_pylist(maps_as_pydicts="strict"):
                     number += 1
                     try:
-                        line = _line(row, f"{file}: row {number}")
+                        line = _line(row)
                     except DatasetError as error:
-                        if refuse is None:
-                            raise
-                        refuse(str(error))
+                        refuse(number, str(error))
                         line = b""
                     yield line
     except FileNotFoundError:
@@ -223,17 +228,17 @@ def _arrow_batches(file: Path) -> Iterator[Any]:
                 yield from stream
 
 
-def _line(row: dict[str, Any], where: str) -> bytes:
+def _line(row: dict[str, Any]) -> bytes:
     fields = {}
     for name, value in row.items():
         if name in _AS_JSON_TEXT and isinstance(value, str):
-            fields[name] = _parsed(value, f"{where}: column {name}")
+            fields[name] = _parsed(value, f"column {name}")
         elif not _is_missing(value):
-            fields[name] = _plain(value, f"{where}: column {name}")
+            fields[name] = _plain(value, f"column {name}")
     try:
         return msgspec.json.encode(fields) + b"\n"
     except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise DatasetError(f"{where}: has no JSON form: {error}") from None
+        raise DatasetError(f"the row has no JSON form: {error}") from None
 
 
 def _parsed(text: str, where: str) -> Any:

@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from gymq.data.disk_index import RunningNumbers, TaskCounts
 from gymq.data.jsonl import JsonlError, LineSource, parse_object
 from gymq.data.prompt import PromptError, RowPrompt
+from gymq.data.row_problems import RowProblems
 from gymq.data.rows import (
     AGENT_REF,
     ATTEMPT_INDEX,
@@ -26,20 +27,12 @@ from gymq.data.rows import (
     MaterialisedRow,
     RowError,
     agent_name,
-    shown,
 )
-
-MAX_PROBLEMS = 20
-"""Largest number of unusable rows that are reported together."""
+from gymq.data.short_rows import NULL, Fields, as_object, complete_params
 
 DEFAULT_REPEATS = "_default"
 
 _OF_EARLIER_RUNS = FAILURE_FIELDS | {ATTEMPT_INDEX}  # whose files may be the input
-
-_NULL = msgspec.Raw(b"null")
-
-Fields = dict[str, Any]
-"""Fields of an output row: the JSON text of the input, or a value that replaces it."""
 
 
 class MaterialiseOptions(BaseModel):
@@ -59,6 +52,8 @@ class MaterialiseOptions(BaseModel):
     """Fields that replace fields of each row's `responses_create_params`."""
     prompt: RowPrompt | None = None
     """Template for the `input` of each row, which must then have none."""
+    prompt_field: str | None = None
+    """Field of each row that is its `input`; None: the first of `gymq.data.short_rows.PROMPTS`."""
 
     @field_validator("num_repeats", mode="before")
     @classmethod
@@ -80,10 +75,17 @@ class Materialisation:
 
     Attributes:
         warnings: sentences about likely mistakes; complete after the pass.
+        num_lines: how many were read so far.
     """
 
-    def __init__(self, options: MaterialiseOptions) -> None:
+    def __init__(self, options: MaterialiseOptions, remedy: str = "") -> None:
+        """Prepare a pass.
+
+        Args:
+            remedy: the end of the message about a row without a prompt: how to name another field.
+        """
         self._options = options
+        self._remedy = remedy
         self._overrides = {
             name: msgspec.Raw(msgspec.json.encode(value)) for name, value in options.responses_create_params.items()
         }
@@ -91,6 +93,7 @@ class Materialisation:
         self._rollouts = TaskCounts()
         self._agents: set[str] = set()
         self.warnings: list[str] = []
+        self.num_lines = 0
 
     def __enter__(self) -> Self:
         return self
@@ -110,10 +113,11 @@ class Materialisation:
             refuse: called with the number of each unusable line and one sentence why; None: they are an error.
 
         Raises:
-            RowError: lines cannot be used; up to `MAX_PROBLEMS` of them are named.
+            RowError: lines cannot be used.
         """
-        problems: list[str] = []
+        problems = RowProblems()
         for number, line in enumerate(islice(source, self._options.limit or None), 1):
+            self.num_lines = number
             if not line:
                 continue  # the data set has refused it
             try:
@@ -122,15 +126,13 @@ class Materialisation:
                 problem = "the row is nested too deeply" if isinstance(error, RecursionError) else str(error)
                 if refuse is not None:
                     refuse(number, problem)
-                    continue
-                problems.append(f"{source.name}:{number}: {problem}")
-                if len(problems) == MAX_PROBLEMS:
-                    break
+                else:
+                    problems.add(f"{source.name}:{number}", problem)
                 continue
-            if not problems:
+            if not problems.count:
                 yield from rows
-        if problems:
-            raise RowError(report(problems))
+        if problems.count:
+            raise RowError(problems.report(self.num_lines))
         self._warn_of_unknown_agents()
 
     def _rows_of_line(self, line: bytes, number: int) -> Iterator[MaterialisedRow]:
@@ -152,19 +154,10 @@ class Materialisation:
             yield MaterialisedRow(number, task_index, rollout_index, agent, msgspec.json.encode(fields))
 
     def _params(self, fields: Fields) -> Fields:
-        """Return the create parameters of a row, with prompt and overrides.
-
-        They are written back into the row if they changed.
-        """
-        if PARAMS not in fields and self._options.prompt is None:
-            raise RowError(f"the row has no field `{PARAMS}`")
-        params: Fields = _object(fields.get(PARAMS, msgspec.Raw(b"{}")), PARAMS)
-        if self._options.prompt is not None:
-            if "input" in params and msgspec.json.decode(params["input"]):
-                raise RowError(f"the row already has `{PARAMS}.input`, so no prompt template can be used")
-            params["input"] = self._options.prompt.messages(fields)
-        params.update(self._overrides)
-        if self._options.prompt is not None or self._overrides:
+        """Return the create parameters of a row, with prompt and overrides, as the row then has them."""
+        params = complete_params(fields, self._options.prompt, self._options.prompt_field, self._remedy)
+        if self._overrides:
+            params.update(self._overrides)
             fields[PARAMS] = params
         if self._options.num_repeats_add_seed:
             _with_seed(params, 0)  # raises before any row is yielded
@@ -212,29 +205,14 @@ class Materialisation:
 
 def _with_seed(params: Fields, seed: int) -> Fields:
     """Return the parameters with `seed` in the JSON text `metadata.extra_body`."""
-    given = params.get("metadata", _NULL)
-    metadata: Fields = {} if given == _NULL else _object(given, f"{PARAMS}.metadata")
+    given = params.get("metadata", NULL)
+    metadata: Fields = {} if given == NULL else as_object(given, f"{PARAMS}.metadata")
     place = f"{PARAMS}.metadata.extra_body"
     try:
-        text = msgspec.json.decode(metadata.get("extra_body", _NULL), type=str | None)
+        text = msgspec.json.decode(metadata.get("extra_body", NULL), type=str | None)
         body = {} if text is None else json.loads(text)
     except (msgspec.MsgspecError, ValueError):
         raise RowError(f"`{place}` must be text with a JSON object, so that a seed can be added") from None
     if not isinstance(body, dict):
         raise RowError(f"`{place}` must contain a JSON object, but contains {text}")
     return {**params, "metadata": {**metadata, "extra_body": json.dumps({**body, "seed": seed})}}
-
-
-def _object(value: Any, place: str) -> Fields:
-    try:
-        return dict(msgspec.json.decode(value, type=dict[str, msgspec.Raw]))
-    except msgspec.MsgspecError:
-        raise RowError(f"`{place}` must be an object, not {shown(value)}") from None
-
-
-def report(problems: list[str]) -> str:
-    """Return a message about unusable lines, of which at most `MAX_PROBLEMS` are listed."""
-    if len(problems) == 1:
-        return problems[0]
-    count = f"{len(problems)} rows" if len(problems) < MAX_PROBLEMS else f"At least {len(problems)} rows"
-    return "\n".join([f"{count} cannot be used:", *problems])

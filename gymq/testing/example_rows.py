@@ -10,9 +10,12 @@ from gymq.cluster.worker_process import build
 from gymq.config import Config, ConfigError
 from gymq.data.jsonl import parse_object
 from gymq.data.rows import AGENT_REF, PARAMS, RowError, agent_name
+from gymq.data.short_rows import whole_row
 from gymq.execution.loading.worker_source import WorkerSource
 from gymq.protocol.instances import Instance
 from gymq.resources import Resources
+
+NAME_PROMPT = "; pass --prompt-field NAME"
 
 
 class ExampleRow(msgspec.Struct, frozen=True):
@@ -24,9 +27,10 @@ class ExampleRow(msgspec.Struct, frozen=True):
 class RowChecker:
     """Reads rows for the worker of a configuration."""
 
-    def __init__(self, source: WorkerSource, config: Config | None) -> None:
+    def __init__(self, source: WorkerSource, config: Config | None, prompt_field: str | None = None) -> None:
         self._source = source
         self._config = config
+        self._prompt_field = prompt_field
         self._built: dict[str, Resources[Any]] = {}
 
     def read(self, line: bytes, where: str) -> ExampleRow:
@@ -38,9 +42,8 @@ class RowChecker:
             InvalidTask: the row does not fit the verifier.
             OptionsError, WorkerNotFound: the verifier cannot be built.
         """
+        line = whole_row(line, self._prompt_field, NAME_PROMPT)
         fields = parse_object(line)
-        if PARAMS not in fields:
-            raise RowError(f"the row has no field `{PARAMS}`")
         agent = agent_name(fields[AGENT_REF]) if AGENT_REF in fields else None
         row = ExampleRow(where, msgspec.json.decode(line), agent)
         spec = self._spec(row.agent)

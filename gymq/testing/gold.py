@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 
 from gymq.data.jsonl import JsonlFile
+from gymq.data.short_rows import whole_row
 from gymq.execution.loading.worker_source import WorkerSource
 from gymq.resources import Resources
 from gymq.resources.text_environment import TextEnvironment
@@ -107,9 +108,9 @@ def read_gold(source: WorkerSource) -> list[GoldRow]:
 
     Raises:
         AuditError: they are missing, or one cannot be used.
-        JsonlError: a file cannot be read.
+        JsonlError, RowError: a file cannot be read, or a row cannot be used.
     """
-    examples = [] if source.examples is None else [json.loads(line) for line in JsonlFile(source.examples)]
+    examples = [] if source.examples is None else [json.loads(whole_row(line)) for line in JsonlFile(source.examples)]
     if source.gold is None:
         found = _of_examples(examples)
     else:
@@ -151,7 +152,7 @@ def _of_examples(examples: list[dict[str, Any]]) -> list[tuple[str, Gold]]:
 
 def _with_row(where: str, gold: Gold, examples: list[dict[str, Any]], cls: type[Resources[Any]]) -> GoldRow:
     if isinstance(gold.row, dict):
-        row = gold.row
+        row = msgspec.json.decode(whole_row(msgspec.json.encode(gold.row)))
     elif 1 <= gold.row <= len(examples):
         row = examples[gold.row - 1]
     else:

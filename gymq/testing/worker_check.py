@@ -19,8 +19,10 @@ from gymq.bus import Bus, BusError
 from gymq.cluster.launch import Cluster, LaunchError
 from gymq.cluster.server import ServerError
 from gymq.config import Config, ConfigError
+from gymq.data.datasets import Dataset
 from gymq.data.jsonl import JsonlError, JsonlFile
 from gymq.data.materialise import MaterialiseOptions
+from gymq.data.row_problems import RowProblems
 from gymq.data.rows import FAILURE_CLASS, FAILURE_MESSAGE, FAILURE_STAGE, RowError
 from gymq.execution.loading.registry import WorkerNotFound
 from gymq.execution.loading.worker_source import WorkerSource
@@ -41,20 +43,24 @@ ROLLOUT_TIMEOUT_S = 120.0
 _EMPTY_REPLIES = {"an empty reply": reply(""), "no reply at all": reply()}
 
 
-async def check_worker(source: WorkerSource, config: Config | None) -> AsyncIterator[Check]:
+async def check_worker(
+    source: WorkerSource, config: Config | None, prompt_field: str | None = None
+) -> AsyncIterator[Check]:
     """Check a worker step by step.
 
     Args:
         config: its configuration, with a policy; None if it has none.
+        prompt_field: field of the rows with the prompt; None: one of the usual names.
     """
     yield await _own_tests(source)
     rows: list[ExampleRow] = []
-    step = _example_rows(source, config, rows)
+    checker = RowChecker(source, config, prompt_field)
+    step = _example_rows(source, checker, rows)
     yield step
     if source.kind == "resources" and rows:
         yield await _in_this_process(source, config, rows)
     if step.status == "ok" and config is not None:
-        yield await _end_to_end(source, config)
+        yield await _end_to_end(source, config, prompt_field)
 
 
 async def _own_tests(source: WorkerSource) -> Check:
@@ -87,22 +93,26 @@ async def _own_tests(source: WorkerSource) -> Check:
     return Check(name, "failed", summary, lines[:-1])
 
 
-def _example_rows(source: WorkerSource, config: Config | None, rows: list[ExampleRow]) -> Check:
+def _example_rows(source: WorkerSource, checker: RowChecker, rows: list[ExampleRow]) -> Check:
     """Check each line and add it to `rows`."""
     name = "example rows"
     if source.examples is None:
         return Check(name, "none", "no data/example.jsonl beside it; --rows FILE names others")
+    found = RowProblems()
     problems: list[str] = []
-    checker = RowChecker(source, config)
+    file = source.examples.name
     try:
-        for number, line in enumerate(JsonlFile(source.examples), 1):
-            where = f"{source.examples.name}:{number}"
+        lines = Dataset(source.examples).lines(lambda number, problem: found.add(f"{file}:{number}", problem))
+        for number, line in enumerate(lines, 1):
+            where = f"{file}:{number}"
             try:
-                rows.append(checker.read(line, where))
+                if line:
+                    rows.append(checker.read(line, where))
             except (JsonlError, RowError, ConfigError, InvalidTask) as error:
-                problems.append(f"{where}: {error}")
+                found.add(where, str(error))
     except (OptionsError, WorkerNotFound, JsonlError) as error:
         problems.append(str(error))
+    problems += found.lines()
     if not rows and not problems:
         return Check(name, "failed", f"{source.examples} has no rows")
     agents = sorted({row.agent for row in rows if row.agent is not None})
@@ -160,7 +170,7 @@ def _shown_tool(schema: dict[str, Any]) -> str:
 # End to end -----------------------------------------------------------------------------------------------------------
 
 
-async def _end_to_end(source: WorkerSource, config: Config) -> Check:
+async def _end_to_end(source: WorkerSource, config: Config, prompt_field: str | None) -> Check:
     name = "end to end"
     if not config.agents:
         return Check(name, "none", "its configuration has no agent, so nothing can be rolled out")
@@ -171,7 +181,7 @@ async def _end_to_end(source: WorkerSource, config: Config) -> Check:
         options = CollectOptions(
             input=source.examples,
             output=folder / "rollouts.jsonl",
-            materialise=MaterialiseOptions(agent_name=config.only_agent),
+            materialise=MaterialiseOptions(agent_name=config.only_agent, prompt_field=prompt_field),
             rollout_timeout_s=ROLLOUT_TIMEOUT_S,
         )
         try:

@@ -11,6 +11,7 @@ import msgspec
 
 from gymq.data.jsonl import parse_object
 from gymq.data.rows import PARAMS
+from gymq.data.short_rows import whole_row
 from gymq.protocol.messages import FailureClass
 from gymq.runs.foreign.verifiers_traces import episode_of, trace_of
 from gymq.trainer.groups import Row, Sample, SampleFailed, TrainerError
@@ -40,14 +41,12 @@ def row_of(request: RunRequest) -> Row:
     """Return the row of a request, with its sampling parameters.
 
     Raises:
-        TrainerError, JsonlError, msgspec.MsgspecError: there is none.
+        TrainerError, JsonlError, RowError, msgspec.MsgspecError: there is none.
     """
     text = request.task_data.get("row")
     if not isinstance(text, str):
         raise TrainerError("task_data.row must be the text of a row, as the taskset gymq_rows sends it")
-    row: Row = dict(parse_object(text.encode()))
-    if PARAMS not in row:
-        raise TrainerError(f"task_data.row has no `{PARAMS}`")
+    row: Row = dict(parse_object(whole_row(text.encode())))
     params = with_sampling(msgspec.json.decode(row[PARAMS], type=dict[str, Any]), request.sampling)
     instructions = request.task_data.get("system_prompt")  # of prime-rl's configuration
     row[PARAMS] = params if instructions is None else params | {"instructions": instructions}

@@ -15,6 +15,7 @@ from typing import Any
 
 from gymq.data.records import Record
 from gymq.data.rows import PARAMS, TASK_INDEX
+from gymq.data.short_rows import whole_row
 from gymq.trainer.groups import Group, Row, TrainerError
 from gymq.trainer.run import TrainingRun
 from gymq.trainer.sampling_params import with_sampling
@@ -117,12 +118,10 @@ def _output(records: Sequence[Record], trajectory_ids: Any) -> dict[str, Any]:
 def _row(extra: Any, sampling: Row, position: int) -> Row:
     """Return the row of a prompt, with SkyRL's sampling parameters."""
     try:
-        row = json.loads(extra["row"])
+        row = json.loads(whole_row(extra["row"].encode()))
         return {**row, PARAMS: with_sampling(dict(row[PARAMS]), sampling)}
-    except (KeyError, TypeError, ValueError) as error:
-        raise TrainerError(
-            f"env_extras[{position}]: `row` is not a row as JSON text with `{PARAMS}`: {error}"
-        ) from None
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
+        raise TrainerError(f"env_extras[{position}]: `row` is not a row as JSON text: {error}") from None
 
 
 def _known(sampling: Mapping[str, Any]) -> Row:

@@ -21,8 +21,9 @@ from verifiers.v1.dialects import parse_message
 from gymq import responses
 from gymq.agent import Agent
 from gymq.agent_harness import AgentHarness
-from gymq.data.jsonl import JsonlFile, numbered_lines, parse_object
+from gymq.data.jsonl import JsonlFile, numbered_lines
 from gymq.data.rows import PARAMS, RowError
+from gymq.data.short_rows import whole_row
 from gymq.errors import GymqError
 from gymq.execution.loading import registry
 from gymq.failures import RolloutError
@@ -93,8 +94,8 @@ class EnvironmentTaskset(vf.Taskset[EnvironmentTask, EnvironmentTasksetConfig]):
                 raise TrainerError(f"the taskset needs `{name}`: --env.taskset.{name}")
         played_by = {name: getattr(config, name) for name in PLAYED_BY}
         for _, where, line in numbered_lines(JsonlFile(config.rows)):
-            prompt = _prompt(line, where)
-            yield EnvironmentTask(EnvironmentData(prompt=prompt, row=line.decode().strip(), **played_by), config.task)
+            row, prompt = _row(line, where)
+            yield EnvironmentTask(EnvironmentData(prompt=prompt, row=row, **played_by), config.task)
 
 
 class EnvironmentHarness(vf.Harness[vf.HarnessConfig]):
@@ -178,19 +179,22 @@ class EnvironmentEnv(vf.Env[EnvironmentEnvConfig]):
                 await harness.stop()
 
 
-def _prompt(line: bytes, where: str) -> str | list[Any]:
-    """Return the prompt of a row, as text or as messages of verifiers.
+def _row(line: bytes, where: str) -> tuple[str, str | list[Any]]:
+    """Return the text of a row, and its prompt as text or as messages of verifiers.
 
     Raises:
         RowError: the line is not a row.
     """
     try:
-        fields = parse_object(line)
-        params: Any = msgspec.json.decode(fields[PARAMS]) if PARAMS in fields else None
+        row = whole_row(line)
+    except GymqError as error:
+        raise RowError(f"{where}: {error}") from None
+    try:
+        params: Any = msgspec.json.decode(row)[PARAMS]
         asked = responses.row_params(params)
         chat = responses.responses_to_chat({name: asked[name] for name in ("input", "instructions") if name in asked})
-    except (GymqError, msgspec.MsgspecError) as error:
+    except GymqError as error:
         raise RowError(f"{where}: {PARAMS}: {error}") from None
     if isinstance(params["input"], str) and len(chat["messages"]) == 1:
-        return str(params["input"])
-    return [parse_message(message) for message in chat["messages"]]
+        return row.decode(), str(params["input"])
+    return row.decode(), [parse_message(message) for message in chat["messages"]]

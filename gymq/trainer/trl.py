@@ -21,6 +21,7 @@ from gymq.bus.loop_thread import LoopThread
 from gymq.config import load
 from gymq.data.records import to_trl
 from gymq.data.rows import PARAMS, TASK_INDEX
+from gymq.data.short_rows import whole_row
 from gymq.failures import JudgeFailed, RolloutError
 from gymq.protocol.messages import FailureClass
 from gymq.protocol.subjects import MAX_INDEX
@@ -45,7 +46,7 @@ class TRLRollouts:
 
         Args:
             run: the run that rolls them out.
-            rows: the data set; a prompt stands for the row that has it as `responses_create_params.input`.
+            rows: the data set; a prompt stands for the row that has it.
             options: of `TrainingRun.run_rollouts`, for all calls; `num_samples` is TRL's.
 
         Raises:
@@ -57,10 +58,9 @@ class TRLRollouts:
         self._step = -1
         self._calls = 0  # in this step
         for row in rows:
-            if self._rows.setdefault(_key(row[PARAMS]["input"]), row) is not row:
-                raise TrainerError(
-                    f"two rows have the prompt {row[PARAMS]['input']!r}, which TRL distinguishes them by"
-                )
+            asked = msgspec.json.decode(whole_row(msgspec.json.encode(row)))[PARAMS]["input"]
+            if self._rows.setdefault(_key(asked), row) is not row:
+                raise TrainerError(f"two rows have the prompt {asked!r}, which TRL distinguishes them by")
 
     def __call__(self, prompts: Sequence[Any], trainer: Any) -> dict[str, list[Any]]:
         """Return the fields that TRL needs, a value for each prompt. A failed sample is masked and has no reward.

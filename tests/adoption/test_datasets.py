@@ -240,7 +240,7 @@ def test_a_row_that_does_not_fit_is_told_with_file_and_row(tmp_path: Path) -> No
     path = write_parquet(tmp_path / "x.parquet", [row(0), {"n": 1}])
     with (
         Materialisation(MaterialiseOptions(agent_name="a")) as made,
-        pytest.raises(RowError, match=r"x\.parquet:2: the row has no field"),
+        pytest.raises(RowError, match=r"x\.parquet:2: the row has no prompt"),
     ):
         list(made.rows(Dataset(path)))
 

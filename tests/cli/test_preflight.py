@@ -131,9 +131,9 @@ def test_a_prompt_that_is_not_utf_8_is_refused(gymq: Command, folder: Path) -> N
 def test_rows_that_the_verifier_refuses_start_no_cluster(gymq: Command, folder: Path) -> None:
     write_rows(folder, row("first letter", "A") | {"answer": None}, {"answer": "A"})
     said = refused(collect(gymq), folder)
-    assert "2 rows cannot be used:" in said
+    assert "2 of 2 rows cannot be used:" in said
     assert "rows.jsonl:1: row does not fit letters: answer: " in said
-    assert "rows.jsonl:2: the row has no field `responses_create_params`" in said
+    assert "rows.jsonl:2: the row has no prompt: its fields are answer; pass --prompt-field NAME, or --prompt-" in said
 
 
 def test_a_row_that_the_verifier_refuses_is_refused_before_it_is_generated(

@@ -121,7 +121,7 @@ def test_async_tests_are_not_run_without_the_plugin_and_what_to_install_is_said(
     [
         ("{oops", "not valid JSON"),
         ("[1]", "not an object"),
-        ({"answer": "A"}, "no field `responses_create_params`"),
+        ({"answer": "A"}, "the row has no prompt: its fields are answer; pass --prompt-field NAME"),
         (row(answer=3), "answer: must be text, not 3"),
         (row(responses_create_params={"input": "x", "temperature": "hot"}), "temperature"),
         (row(agent_ref={"name": "env_agnt"}), "did you mean env_agent?"),

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from gymq.data.jsonl import JsonlText
-from gymq.data.materialise import MAX_PROBLEMS, Materialisation, MaterialiseOptions
+from gymq.data.materialise import Materialisation, MaterialiseOptions
 from gymq.data.prompt import RowPrompt
 from gymq.data.rows import MaterialisedRow, RowError, read_rows
 
@@ -149,7 +149,7 @@ def test_a_prompt_makes_the_input_and_leaves_the_other_parameters() -> None:
         ("\n", {}, ["in.jsonl:1", "blank"]),
         (A + "{broken\n", {}, ["in.jsonl:2", "not valid JSON"]),
         ("[]\n", {}, ["in.jsonl:1", "not an object"]),
-        ('{"a": 1}\n', {}, ["no field `responses_create_params`"]),
+        ('{"a": 1, "b": 2}\n', {}, ["in.jsonl:1: the row has no prompt: its fields are a, b"]),
         ('{"responses_create_params": null}\n', {}, ["`responses_create_params` must be an object, not null"]),
         ('{"responses_create_params": []}\n', {}, ["`responses_create_params` must be an object"]),
         (A, {"agent_name": None}, ["in.jsonl:1", "agent_ref", "agent_name"]),
@@ -188,11 +188,13 @@ def test_a_row_that_cannot_be_used_is_refused_with_its_place(
     assert [reason for reason in reasons if reason not in message] == []
 
 
-def test_all_unusable_rows_are_reported_together_up_to_a_number() -> None:
-    message = refusal('{"a": 1}\n' + A + "x\n")
-    assert message.startswith("2 rows cannot be used:\nin.jsonl:1:")
-    assert "\nin.jsonl:3:" in message
-    assert refusal("x\n" * 1000).count("in.jsonl:") == MAX_PROBLEMS
+def test_each_kind_of_unusable_row_is_reported_once_with_exact_counts() -> None:
+    message = refusal('{"a": 1}\n' + A + 'x\n{"a": 2}\n' * 500)
+    assert message.splitlines() == [
+        "1,001 of 1,002 rows cannot be used:",
+        "in.jsonl:1, 4, 6 and 498 more: the row has no prompt: its fields are a",
+        "in.jsonl:3, 5, 7 and 497 more: the line is not valid JSON: JSON is malformed: invalid character (byte 0)",
+    ]
 
 
 def test_a_row_is_rolled_out_at_least_once() -> None:

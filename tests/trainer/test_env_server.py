@@ -131,8 +131,8 @@ async def test_health_is_answered_and_malformed_messages_cost_only_themselves(co
         ("run", {}, "missing required field `task_data`"),
         ("run", request("no JSON"), "not valid JSON"),
         ("run", request("[]"), "not an object"),
-        ("run", request({}), "no `responses_create_params`"),
-        ("run", request({"responses_create_params": 1}), "Expected `object`"),
+        ("run", request({}), "the row has no prompt"),
+        ("run", request({"responses_create_params": 1}), "must be an object, not 1"),
         ("run", request({"responses_create_params": {"input": "x"}}), "agent_ref"),
         ("run", request("x", task_data={"row": 1}), "task_data.row must be the text of a row"),
         ("run", request('{"responses_create_params": ' + "[" * 100_000), "nested too deeply"),
@@ -409,7 +409,7 @@ async def test_failures_are_errors_and_never_rewards(world: World, server: EnvSe
     assert (trace["trainable"], trace["has_error"], trace["reward"], trace["num_turns"]) == (True, False, 1.0, 1)
     assert not any(trace["branches"][0]["mask"])
     assert trace["branches"][0]["token_ids"] == right["traces"][0]["branches"][0]["token_ids"]
-    assert refused == {"raised": "task_data.row has no `responses_create_params`"}
+    assert refused == {"raised": "the row has no prompt: its fields are agent_ref"}
 
 
 @needs_verifiers

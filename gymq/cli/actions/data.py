@@ -21,8 +21,9 @@ from gymq.config.dataset_blocks import BENCHMARK, DatasetBlock, dataset_blocks, 
 from gymq.data.datasets import Dataset
 from gymq.data.hub import PREFIX, READABLE
 from gymq.data.jsonl import JsonlError, atomic_write, numbered_lines, parse_object
-from gymq.data.prompt import RowPrompt
-from gymq.data.rows import AGENT_REF, PARAMS, RowError
+from gymq.data.prompt import PromptError
+from gymq.data.rows import AGENT_REF, RowError
+from gymq.data.short_rows import complete_params
 from gymq.data.token_counts import token_counter
 from gymq.execution.loading.registry import WorkerNotFound, find_class, worker_names
 from gymq.render import counted, listing, listing_console, printable
@@ -116,7 +117,13 @@ def collate(blocks: Sequence[DatasetBlock], output: Path) -> None:
                 template = block.prompt()
                 prompt = None if template is None else read_prompt(template)
                 for _, where, line in numbered_lines(Dataset(ready_rows(block))):
-                    file.write(_of_block(_fields(line, where), block, prompt) * block.num_repeats)
+                    fields = _fields(line, where)
+                    try:
+                        complete_params(fields, prompt)
+                    except (PromptError, RowError) as error:
+                        raise RowError(f"{where}: {error}") from None
+                    row = msgspec.json.encode({**fields, AGENT_REF: {"name": block.agent}})
+                    file.write((row + b"\n") * block.num_repeats)
     except OSError as error:
         raise UsageError(f"{output} cannot be written: {error.strerror or error}") from None
 
@@ -131,13 +138,6 @@ def _fields(line: bytes, where: str) -> dict[str, Any]:
         return dict(parse_object(line))
     except JsonlError as error:
         raise RowError(f"{where}: {error}") from None
-
-
-def _of_block(fields: dict[str, Any], block: DatasetBlock, prompt: RowPrompt | None) -> bytes:
-    if prompt is not None:
-        params = msgspec.json.decode(fields.get(PARAMS, b"{}"), type=dict[str, msgspec.Raw])
-        fields[PARAMS] = {**params, "input": prompt.messages(fields)}
-    return msgspec.json.encode({**fields, AGENT_REF: {"name": block.agent}}) + b"\n"
 
 
 def list_blocks(blocks: Sequence[DatasetBlock], *, as_json: bool) -> None:

@@ -26,13 +26,15 @@ ALWAYS_RIGHT = f"++{POLICY}.responses_api_models.simulated_model.skill=1.0"
 _NAME_WIDTH = 17
 
 
-async def check(source: WorkerSource, settings: Config | None, before: list[Check], *, quiet: bool) -> list[Check]:
+async def check(
+    source: WorkerSource, settings: Config | None, before: list[Check], prompt_field: str | None, *, quiet: bool
+) -> list[Check]:
     console = Console(quiet=quiet)
     console.print(printable(f"{source.name}: {source.kind} worker in {_shown_path(source.file)}"), soft_wrap=True)
     for step in before:
         _print(step, console)
     steps = []
-    async for step in check_worker(source, settings):
+    async for step in check_worker(source, settings, prompt_field):
         _print(step, console)
         steps.append(step)
     return steps

@@ -30,8 +30,6 @@ from gymq.execution.loading.worker_source import find_worker
 from gymq.model import Model, ModelRequest
 from gymq.resources import Resources
 
-PROMPTS = ("prompt", "input")  # fields of a short row that hold what the model is asked
-
 _ENVIRONMENTS = "an environment is a class, a worker's name, a Python file, or configuration files"
 
 Answer = Callable[[dict[str, Any]], Any]
@@ -187,14 +185,11 @@ def _values(policy: dict[str, Any]) -> list[str]:
 
 
 def write_rows(rows: Iterable[Any], file: Path) -> None:
-    """Write rows to a file of JSONL, short ones as whole rows.
-
-    A short row has no `responses_create_params`; its field `prompt` or `input`, a text or a list of messages, is what
-    the model is asked. Its other fields stay fields of the row.
+    """Write rows to a file of JSONL.
 
     Raises:
         TypeError: these are no rows.
-        ValueError: a row cannot be used; names its position.
+        ValueError: a row has no form in JSON; names its position.
     """
     if not isinstance(rows, Iterable):
         raise TypeError(f"rows are dicts, a data frame or the name of a file, not {type(rows).__name__}")
@@ -203,8 +198,8 @@ def write_rows(rows: Iterable[Any], file: Path) -> None:
         if not isinstance(row, Mapping):
             raise ValueError(f"rows[{number}]: a row is a dict, not {type(row).__name__}")
         try:
-            lines.append(msgspec.json.encode(_whole(dict(row)), enc_hook=_plain))
-        except (TypeError, ValueError, RecursionError, responses.InvalidRequest) as error:
+            lines.append(msgspec.json.encode(dict(row), enc_hook=_plain))
+        except (TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"rows[{number}]: {error}") from None
     if not lines:
         raise ValueError("rows: there are none")
@@ -215,18 +210,6 @@ def _records(frame: Any) -> Iterator[dict[str, Any]]:
     """Yield the rows of a data frame of pandas, without the fields that they have only because others have them."""
     for row in frame.astype(object).where(frame.notna(), None).to_dict("records"):
         yield {name: value for name, value in row.items() if value is not None}
-
-
-def _whole(row: dict[str, Any]) -> dict[str, Any]:
-    if "responses_create_params" in row:
-        return row
-    field = next((name for name in PROMPTS if name in row), None)
-    if field is None:
-        raise ValueError("a row needs `prompt`, `input` or `responses_create_params`: what the model is asked")
-    value = row.pop(field)
-    if not isinstance(value, str | list):
-        raise ValueError(f"`{field}` must be a text or a list of messages, not {type(value).__name__}")
-    return {"responses_create_params": {"input": value}} | row
 
 
 def _plain(value: Any) -> Any:

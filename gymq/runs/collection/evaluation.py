@@ -103,6 +103,7 @@ async def acollect(
     model: ModelArgument = None,
     model_name: str | None = None,
     options: Mapping[str, Any] | None = None,
+    prompt_field: str | None = None,
     repeats: int = 1,
     limit: int | None = None,
     sampling: Mapping[str, Any] | None = None,
@@ -119,14 +120,15 @@ async def acollect(
     Args:
         environment: a class derived from `gymq.Resources`, the name of a worker (`"mcqa"`), a Python file with a class,
             or one or several configuration files. A class is served by this process.
-        rows: dicts, a data frame, or a file in JSONL, Parquet or Arrow. A dict without `responses_create_params` is a
-            short row: its `prompt` or `input`, a text or a list of messages, is what the model is asked.
+        rows: dicts, a data frame, or a data set as `gymq collect` reads it: a file, a folder, a name of the Hub. The
+            prompt of a row is its `prompt`, `question`, `input` or `messages`, a text or a list of messages.
         model: the policy: the URL of an OpenAI-compatible endpoint, the name or file of a model worker, an instance
             as in a configuration, a function from the parameters of a request to a text or a response, async or not,
             or a class derived from `gymq.Model`. None: that of the configuration, or else
             `simulated_model`.
         model_name: the name the endpoint knows the model by.
         options: options of the environment, if it is a class or a file.
+        prompt_field: name of another field with the prompt.
         repeats: rollouts a row.
         limit: use only so many rows; None: all.
         sampling: parameters of the requests, such as `{"temperature": 0.7}`; they replace those of the rows.
@@ -145,10 +147,10 @@ async def acollect(
     Raises:
         ValueError, TypeError, ConfigError, WorkerNotFound, OptionsError: an argument cannot be used.
         CollectError: the run cannot be started, or resumed, or the endpoint of a model refuses the first request.
-        RowError, JsonlError: none of the first rows can be used.
+        RowError, JsonlError: none of the rows can be used.
     """
     limit = None if limit is None else _count("limit", limit)
-    made_of_rows = _materialise_options(_count("repeats", repeats), limit, sampling)
+    made_of_rows = _materialise_options(_count("repeats", repeats), limit, sampling, prompt_field)
     window = _count("concurrency", concurrency)
     if not hasattr(timeout_s, "__float__"):
         raise ValueError(f"timeout_s: must be a number of seconds, not {timeout_s!r}")
@@ -262,10 +264,14 @@ def _count(name: str, value: Any) -> int:
     return int(value)
 
 
-def _materialise_options(repeats: int, limit: int | None, sampling: Mapping[str, Any] | None) -> MaterialiseOptions:
+def _materialise_options(
+    repeats: int, limit: int | None, sampling: Mapping[str, Any] | None, prompt_field: str | None
+) -> MaterialiseOptions:
     try:
         params = check_sampling(sampling or {})
-        return MaterialiseOptions(num_repeats=repeats, limit=limit, responses_create_params=params)
+        return MaterialiseOptions(
+            num_repeats=repeats, limit=limit, responses_create_params=params, prompt_field=prompt_field
+        )
     except pydantic.ValidationError as error:
         raise ValueError(first_problem(error).replace("num_repeats", IN_PYTHON.num_repeats, 1)) from None
 

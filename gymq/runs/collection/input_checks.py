@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
 
 from gymq.data.datasets import Dataset, DatasetError
 from gymq.data.disk_index import RowDigests
 from gymq.data.hub import HubError
-from gymq.data.materialise import MAX_PROBLEMS, Materialisation, MaterialiseOptions, report
+from gymq.data.materialise import Materialisation, MaterialiseOptions
+from gymq.data.row_problems import RowProblems
 from gymq.data.rows import RowError
 from gymq.data.run_changes import Change, changed_fields, changed_options
 from gymq.data.run_files import COMPRESSED, Manifest, RunFiles
@@ -105,8 +105,8 @@ def check_rows(manifest: Manifest, dataset: Dataset, options: CollectOptions, re
     with RowDigests() as known, Materialisation(options.materialise) as materialisation:
         for row in files.rows():
             known.add(row.task_index, row.rollout_index, row.json)
-        lines = DatasetLines(dataset, lambda _: None)
-        for row in materialisation.rows(lines, lambda _number, _problem: None):
+        lines = DatasetLines(dataset, _leave_out)
+        for row in materialisation.rows(lines, _leave_out):
             if not known.find(row.task_index, row.rollout_index, row.json):
                 raise other_row(options, resized, dataset.place(row.line_number), is_new_input=True)
         if known.num_missing:
@@ -136,48 +136,57 @@ def _is_smaller(change: Change) -> bool:
     return True
 
 
-def check_first_rows(dataset: Dataset, options: CollectOptions) -> None:
-    """Check that some of the first rows can be used, before a cluster is started for them.
+def _leave_out(_number: int, _problem: str) -> None:
+    """Pass over a row that cannot be used."""
+
+
+def check_rows_are_usable(dataset: Dataset, options: CollectOptions) -> None:
+    """Check, before a cluster is started for them, that some of the rows can be used, or all if they are strict.
 
     Raises:
         CollectError: there are no rows.
-        RowError, JsonlError: the first rows cannot be used.
+        RowError, JsonlError: none of the rows can be used, or one of strict rows.
     """
-    problems: dict[int, str] = {}
-    without_form: list[str] = []
-    lines = DatasetLines(dataset, without_form.append, MAX_PROBLEMS)
-    with Materialisation(options.materialise) as materialisation:
-        for row in materialisation.rows(lines, problems.__setitem__):
+    problems = RowProblems()
+
+    def refuse(number: int, problem: str) -> None:
+        problems.add(dataset.place(number), problem)
+
+    checked = 0
+    with Materialisation(options.materialise, options.wording.name_prompt) as materialisation:
+        for row in materialisation.rows(DatasetLines(dataset, refuse), refuse):
+            if row.line_number == checked:
+                continue
+            checked = row.line_number
             try:
-                if options.check_row is not None and row.line_number not in problems:
+                if options.check_row is not None:
                     options.check_row(row.agent, row.json)
             except InvalidTask as error:
-                problems[row.line_number] = error.message
-            if row.line_number not in problems:
-                return
-    reported = [f"{dataset.place(number)}: {problem}" for number, problem in sorted(problems.items())]
-    if reported or without_form:
-        raise RowError(report([*without_form, *reported]))
-    raise CollectError(f"{dataset.name} has no rows")
+                refuse(row.line_number, error.message)
+            else:
+                if not options.strict_rows:
+                    return
+        if problems.count:
+            raise RowError(problems.report(materialisation.num_lines))
+    if not checked:
+        raise CollectError(f"{dataset.name} has no rows")
 
 
 class DatasetLines:
     """The lines of a data set, without the rows that have no JSON form."""
 
-    def __init__(self, dataset: Dataset, refuse: Callable[[str], None], count: int | None = None) -> None:
+    def __init__(self, dataset: Dataset, refuse: Callable[[int, str], None]) -> None:
         """Prepare to read.
 
         Args:
-            refuse: called with a sentence about each row that has no JSON form.
-            count: lines from the start; None: all.
+            refuse: called with the number of each row that has no JSON form, and one sentence why.
         """
         self.name = dataset.name
         self._dataset = dataset
         self._refuse = refuse
-        self._count = count
 
     def __iter__(self) -> Iterator[bytes]:
-        return islice(self._dataset.lines(self._refuse), self._count)
+        return self._dataset.lines(self._refuse)
 
 
 def shown_change(change: Change | str, options: CollectOptions) -> str:

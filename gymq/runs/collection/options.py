@@ -21,17 +21,18 @@ MAX_STEM_CHARS = 150  # of a file name that is made here; the other files of the
 
 
 class Wording(NamedTuple):
-    """How messages write the options, and the setting of the repeats."""
+    """How messages write the options, the setting of the repeats, and what to do about rows without a prompt."""
 
     overwrite: str = "--overwrite"
     output: str = "--output"
     more_repeats: str = "--num-repeats"
     max_failures: str = "--max-failures"
     num_repeats: str = "num_repeats"
+    name_prompt: str = "; pass --prompt-field NAME, or --prompt-config FILE for a template"
 
 
 ON_COMMAND_LINE = Wording()
-IN_PYTHON = Wording("overwrite=True", "output", "repeats=", "max_failures=", "repeats")
+IN_PYTHON = Wording("overwrite=True", "output", "repeats=", "max_failures=", "repeats", "; pass prompt_field=NAME")
 
 
 class CollectError(GymqError):

@@ -21,7 +21,7 @@ from gymq.model import Model
 from gymq.protocol.instances import Instance
 from gymq.protocol.subjects import BadToken
 from gymq.resources import Resources
-from gymq.runs.collection.input_checks import check_changes, check_files, check_first_rows, check_rows
+from gymq.runs.collection.input_checks import check_changes, check_files, check_rows, check_rows_are_usable
 from gymq.runs.collection.options import CollectError, CollectOptions
 
 PROBE_S = 10.0  # for the answer to the first request of a model
@@ -39,7 +39,7 @@ def check_paths(options: CollectOptions) -> None:
             dataset = check_files(options)
             manifest = files.read_manifest()
             if manifest is None or options.overwrite:
-                check_first_rows(dataset, options)
+                check_rows_are_usable(dataset, options)
             else:
                 _, resized = check_changes(manifest, options)
                 check_rows(manifest, dataset, options, resized)

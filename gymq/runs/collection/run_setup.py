@@ -17,7 +17,8 @@ from gymq.bus.discovery import find_workers, is_running
 from gymq.config import record_options
 from gymq.data.disk_index import RowDigests
 from gymq.data.jsonl import JsonlFile, atomic_write, numbered_lines, truncate_torn_line
-from gymq.data.materialise import MAX_PROBLEMS, Materialisation, report
+from gymq.data.materialise import Materialisation
+from gymq.data.row_problems import RowProblems
 from gymq.data.rows import TASK_INDEX, RowError, decode_line
 from gymq.data.run_changes import Change
 from gymq.data.run_configuration import encode_configuration
@@ -26,7 +27,6 @@ from gymq.failures import InvalidTask
 from gymq.protocol import subjects
 from gymq.protocol.messages import MAX_BODY_BYTES, Run
 from gymq.runs.collection.input_checks import (
-    MAX_REASONS,
     DatasetLines,
     check_changes,
     check_files,
@@ -141,7 +141,7 @@ class RunSetup:
             manifest = msgspec.structs.replace(
                 manifest,
                 num_rollouts=made.num_rollouts,
-                num_refused=made.num_refused,
+                num_refused=made.problems.count,
                 extended_to=max(manifest.extended_to or 0, grown_to) or None,
             )
             files.write_manifest(manifest)
@@ -189,18 +189,18 @@ class RunSetup:
         options, files = self._options, self._files
         with _replacement(files.materialised) as rows, _replacement(files.failures) as refused:
             made = await asyncio.to_thread(self._materialise, rows, refused)
-            if not made.num_rollouts and made.problems:
-                raise RowError(report(made.problems))
+            if not made.num_rollouts and made.problems.count:
+                raise RowError(made.problems.report(made.num_lines))
             if not made.num_rollouts:
                 raise CollectError(f"{options.input} has no rows")
-            self.changes += made.problems[:MAX_REASONS]
+            self.changes += made.problems.lines()
             await self._check_agents(made.agents)
             if replaced is not None:
                 await streams.delete_run(self._js, replaced.run)
             if options.overwrite:
                 files.remove()
             rows.replace(files.materialised)
-            if made.num_refused:
+            if made.problems.count:
                 refused.replace(files.failures)
         manifest = Manifest(
             run=f"{_token_of(files.output)}-{secrets.token_hex(4)}",
@@ -210,7 +210,7 @@ class RunSetup:
             config_digest=options.config_digest,
             config=options.config,
             num_rollouts=made.num_rollouts,
-            num_refused=made.num_refused,
+            num_refused=made.problems.count,
         )
         await self._record(manifest)
         files.write_manifest(manifest)
@@ -226,22 +226,18 @@ class RunSetup:
         with ExitStack() as stack:
             rows = stack.enter_context(atomic_write(path))
             refused = stack.enter_context(atomic_write(failures))
-            materialisation = stack.enter_context(Materialisation(self._options.materialise))
+            materialisation = stack.enter_context(
+                Materialisation(self._options.materialise, self._options.wording.name_prompt)
+            )
 
             def refuse(line_number: int, problem: str) -> None:
-                note(f"{self._dataset.place(line_number)}: {problem}")
-
-            def note(message: str) -> None:
-                made.num_refused += 1
-                if len(made.problems) < MAX_PROBLEMS:
-                    made.problems.append(message)
-                elif self._options.strict_rows:
-                    raise RowError(report(made.problems))
-                refused.write(refused_row(message) + b"\n")
+                place = self._dataset.place(line_number)
+                made.problems.add(place, problem)
+                refused.write(refused_row(f"{place}: {problem}") + b"\n")
 
             refused_line = checked_line = 0
             check_row = self._options.check_row
-            lines = DatasetLines(self._dataset, note)
+            lines = DatasetLines(self._dataset, refuse)
             for row in materialisation.rows(lines, refuse):
                 if row.line_number == refused_line:
                     continue
@@ -272,8 +268,9 @@ class RunSetup:
                         continue
                 made.num_rollouts += 1
                 rows.write(row.json + b"\n")
-            if made.problems and self._options.strict_rows:
-                raise RowError(report(made.problems))
+            made.num_lines = materialisation.num_lines
+            if made.problems.count and self._options.strict_rows:
+                raise RowError(made.problems.report(made.num_lines))
             self.warnings += materialisation.warnings
         return made
 
@@ -295,8 +292,8 @@ class _Materialised:
     """The result of a pass over the input."""
 
     num_rollouts: int = 0
-    num_refused: int = 0  # rows that cannot be used
-    problems: list[str] = field(default_factory=list)  # of the first of them
+    num_lines: int = 0  # of the input
+    problems: RowProblems = field(default_factory=RowProblems)  # of the rows that cannot be used
     agents: dict[str, str] = field(default_factory=dict)  # file and line that name each first
     first_other: str = ""  # file and line of the first row that is not the one of an earlier start
 
