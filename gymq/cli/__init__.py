@@ -23,36 +23,47 @@ from gymq.errors import GymqError
 from gymq.processes import memory
 from gymq.render import say
 
-COMMANDS = {
-    "up": "Start a cluster on this machine and keep it running.",
-    "bridge": "Serve a running cluster over HTTP, with the interface of NeMo Gym.",
-    "env-server": "Serve a running cluster to prime-rl, as an environment server of verifiers.",
-    "collect": "Roll out a data set: rows in, verified rollouts and pass@k out.",
-    "demo": "Run the demo: four environments and a simulated model, without key or network.",
-    "submit": "Run a command as a Slurm job.",
-    "data": "List, show, prepare and make data sets.",
-    "profile": "Show the statistics of a run, live or from files.",
-    "status": "Show server, streams, workers, queues and runs.",
-    "top": "Watch a cluster: rollouts per second, pass@k, load, failures.",
-    "export": "Export a stored run: JSONL, Parquet, training sets, Weights & Biases, MLflow.",
-    "rollouts": "List runs, the rollouts of a run, or show one rollout in full.",
-    "cancel": "Stop a run, or one task of it.",
-    "pause": "Start no more rollouts of a run until it is resumed.",
-    "resume": "Resume a paused run.",
-    "retune": "Change a run's share of the workers, its priority or its limit.",
-    "weights": "Push new weights to all replicas of a model.",
-    "delete": "Delete a stored run.",
-    "dead-letters": "List, show, requeue or drop dead letters.",
-    "score": "Verify stored rollouts again, without a model.",
-    "view": "Show runs and rollouts in a browser, live or from a file.",
-    "list": "List the available workers and what each needs.",
-    "test": "Run the tests and the example rows of a worker.",
-    "audit": "Check whether replies can fool or block an environment.",
-    "init": "Create a new environment or agent.",
-    "config": "Show or check a configuration.",
-    "ng": "Run NeMo Gym's commands with their own arguments.",
-    "auth": "Configure a NATS server where each role may do only what it needs.",
+GROUPS = {
+    "Run": {
+        "collect": "Roll out a data set: rows in, verified rollouts out.",
+        "demo": "Run the demo: four environments, a simulated model.",
+        "score": "Verify stored rollouts again, without a model.",
+        "data": "List, show, prepare and make data sets.",
+        "submit": "Run a command as a Slurm job.",
+        "ng": "Run NeMo Gym's commands with their own arguments.",
+    },
+    "Read": {
+        "view": "Show runs and rollouts in a browser.",
+        "rollouts": "List runs, or the rollouts of a run; show a rollout.",
+        "profile": "Show the statistics of a run.",
+        "export": "Export a run: JSONL, Parquet, training sets, W&B, MLflow.",
+    },
+    "Author": {
+        "init": "Create a new environment or agent.",
+        "test": "Run the tests and the example rows of a worker.",
+        "audit": "Check whether replies can fool or block an environment.",
+        "list": "List the available workers and what each needs.",
+        "config": "Show or check a configuration.",
+    },
+    "Operate": {
+        "up": "Start a cluster on this machine and keep it running.",
+        "status": "Show server, streams, workers, queues and runs.",
+        "top": "Watch a cluster: throughput, pass@k, load, failures.",
+        "pause": "Start no more rollouts of a run until it is resumed.",
+        "resume": "Resume a paused run.",
+        "retune": "Change a run's share of the workers, priority or limit.",
+        "cancel": "Cancel a run, or one task of it.",
+        "delete": "Delete a stored run.",
+        "dead-letters": "List, show, requeue or drop dead letters.",
+        "weights": "Push new weights to all replicas of a model.",
+        "bridge": "Serve a cluster over HTTP, with NeMo Gym's interface.",
+        "env-server": "Serve a cluster to prime-rl, as an environment server.",
+        "auth": "Configure a NATS server with a role for each process.",
+    },
 }
+"""The commands by what they are for, each with its line in the list."""
+
+COMMANDS = {name: line for commands in GROUPS.values() for name, line in commands.items()}
 
 _MEANT = {  # by a name that is none
     "runs": "rollouts",
@@ -79,11 +90,17 @@ def make_app(asked_for: str | None = None) -> cyclopts.App:
         error_formatter=_shown_error,
         suppress_keyboard_interrupt=False,  # its exit status would be that of Ctrl-C at SIGTERM too
     )
-    for name, line in COMMANDS.items():
-        module = name.replace("-", "_")
-        app.command(f"gymq.cli.{module}:{module}", name=name, help=None if name == asked_for else line)
+    for column, (title, commands) in enumerate(GROUPS.items()):
+        group = cyclopts.Group(title, sort_key=column)
+        for row, (name, line) in enumerate(commands.items()):
+            module = name.replace("-", "_")
+            shown = None if name == asked_for else line
+            app.command(f"gymq.cli.{module}:{module}", name=name, help=shown, group=group, sort_key=row)
     if asked_for not in COMMANDS:
         app.register_install_completion_command()  # it imports the writers of all shells' scripts
+        options = cyclopts.Group("Options", sort_key=len(GROUPS))
+        for flag in ("--help", "--version", "--install-completion"):
+            app[flag].group = options
     return app
 
 

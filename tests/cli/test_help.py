@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gymq.cli import COMMANDS
+from gymq.cli import COMMANDS, GROUPS
 
 from .conftest import entry
 
@@ -39,6 +39,21 @@ def test_the_list_names_every_command(gymq):
     shown = gymq("--help")
     assert shown.status == 0
     assert all(name in shown.out for name in COMMANDS)
+
+
+def test_the_list_has_groups_and_a_line_for_each_command_at_80_columns(gymq, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    lines = gymq("--help").out.splitlines()
+    assert [line.split()[1] for line in lines if line.startswith("╭")] == [*GROUPS, "Options"]
+    assert max(map(len, lines)) <= 80
+    shown = {line.split()[1]: line for line in lines if line.startswith("│")}
+    assert all(line in shown[name] for name, line in COMMANDS.items())
+
+
+def test_the_options_of_collect_are_in_groups(gymq):
+    lines = gymq("collect", "--help").out.splitlines()
+    groups = [line.split()[1] for line in lines if line.startswith("╭")]
+    assert groups == ["Arguments", "Data", "Environment", "Model", "Judge", "Sampling", "Limits", "Output"]
 
 
 @pytest.mark.parametrize("name", COMMANDS)

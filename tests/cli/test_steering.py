@@ -81,4 +81,4 @@ def test_a_change_that_is_not_one_is_refused(gymq, cluster, option):
 )
 def test_a_collection_takes_the_words_of_retune_and_its_earlier_ones(options, given):
     _, bound, _ = make_app().parse_args(["collect", "--rows", "rows.jsonl", *options])
-    assert bound.arguments == {"input": Path("rows.jsonl"), **given}
+    assert bound.arguments == {"rows": Path("rows.jsonl"), **given}

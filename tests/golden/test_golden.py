@@ -21,7 +21,7 @@ from rich.console import Console
 
 from gymq.bus import Bus, streams
 from gymq.bus.jetstream import JetStream
-from gymq.cli import COMMANDS, make_app
+from gymq.cli import COMMANDS, GROUPS, make_app
 from gymq.cluster.server import EmbeddedServer
 from gymq.data.jsonl import JsonlFile
 from gymq.data.materialise import Materialisation, MaterialiseOptions
@@ -231,15 +231,19 @@ The help of every command, written from the code by `make golden`; `gymq COMMAND
 [Exit status](../files.md#exit-status) lists how a command can end, [Configuration](../configuration.md) explains
 configuration files and overrides.
 
-| command | purpose |
-| --- | --- |
+| | command | purpose |
+| --- | --- | --- |
 """
 
 
 def test_the_reference_of_the_commands_is_their_help(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GYMQ_NATS", raising=False)
     monkeypatch.setattr(sys, "argv", ["gymq"])
-    table = [f"| [`gymq {name}`](#gymq-{name}) | {line} |\n" for name, line in COMMANDS.items()]
+    table = [
+        f"| {'' if row else group} | [`gymq {name}`](#gymq-{name}) | {line} |\n"
+        for group, commands in GROUPS.items()
+        for row, (name, line) in enumerate(commands.items())
+    ]
     sections = []
     for name in COMMANDS:
         app = make_app(name)

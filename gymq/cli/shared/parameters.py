@@ -7,8 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from cyclopts import Parameter, Token, convert
+from cyclopts import Group, Parameter, Token, convert
 from cyclopts.validators import Number
+
+DATA, WORKERS, MODEL, JUDGE, SAMPLING, LIMITS, OUTPUT = (
+    Parameter(group=Group(name, sort_key=place))
+    for place, name in enumerate(("Data", "Environment", "Model", "Judge", "Sampling", "Limits", "Output"))
+)
+"""Groups in the help of commands with many options, in the order in which they are shown."""
 
 
 def _in_any_case(hint: Any, tokens: Sequence[Token]) -> Any:
@@ -45,10 +51,11 @@ class WorkerSources:
     """Where the workers of a command are described.
 
     Attributes:
+        resources: Python file with a verifier, also as FILE.py:CLASS, to use it without any configuration.
+        option: option of the worker in the Python file, as `KEY=VALUE`; may be given several times.
         config: configuration file; may be given several times.
         benchmark: name of a benchmark, `benchmarks/NAME/config.yaml`, as `gymq list benchmarks` prints them.
         search_dir: folder that has a folder `benchmarks`, such as a checkout of NeMo Gym; may be given several times.
-        resources: Python file with a verifier, also as FILE.py:CLASS, to use it without any configuration.
         model_url: base URL of an OpenAI-compatible endpoint to use as the policy; its key is read from
             GYMQ_MODEL_API_KEY or OPENAI_API_KEY.
         model: name of the model at that endpoint.
@@ -56,19 +63,18 @@ class WorkerSources:
         judge_url: base URL of an OpenAI-compatible endpoint to use as the judge; its key is read from
             GYMQ_JUDGE_API_KEY or the variables of the policy. Without it the policy judges.
         judge_model: name of the model at that endpoint.
-        option: option of the worker in the Python file, as `KEY=VALUE`; may be given several times.
     """
 
-    config: ConfigFiles = ()
-    benchmark: str | None = None
-    search_dir: SearchFolders = ()
-    resources: Path | None = None
-    model_url: str | None = None
-    model: str | None = None
-    dialect: Literal["responses", "chat"] | None = None
-    judge_url: str | None = None
-    judge_model: str | None = None
-    option: Repeated = ()
+    resources: Annotated[Path | None, WORKERS] = None
+    option: Annotated[Repeated, WORKERS] = ()
+    config: Annotated[ConfigFiles, WORKERS] = ()
+    benchmark: Annotated[str | None, WORKERS] = None
+    search_dir: Annotated[SearchFolders, WORKERS] = ()
+    model_url: Annotated[str | None, MODEL] = None
+    model: Annotated[str | None, MODEL] = None
+    dialect: Annotated[Literal["responses", "chat"] | None, MODEL] = None
+    judge_url: Annotated[str | None, JUDGE] = None
+    judge_model: Annotated[str | None, JUDGE] = None
 
 
 NOWHERE = WorkerSources()
@@ -80,16 +86,16 @@ class Sampling:
     """How the policy is sampled.
 
     Attributes:
-        temperature: sampling temperature of all rollouts; overrides the rows.
-        top_p: nucleus sampling of all rollouts; overrides the rows.
-        max_tokens: maximum number of tokens of a reply; overrides the rows.
+        temperature: sampling temperature, instead of that of the rows.
+        top_p: nucleus sampling, instead of that of the rows.
+        max_tokens: maximum tokens of a reply, instead of that of the rows.
         sampling: another sampling parameter for all rollouts, as `KEY=VALUE`; may be given several times.
     """
 
-    temperature: float | None = None
-    top_p: float | None = None
-    max_tokens: int | None = None
-    sampling: Repeated = ()
+    temperature: Annotated[float | None, SAMPLING] = None
+    top_p: Annotated[float | None, SAMPLING] = None
+    max_tokens: Annotated[int | None, SAMPLING] = None
+    sampling: Annotated[Repeated, SAMPLING] = ()
 
 
 OF_THE_ROWS = Sampling()
