@@ -37,7 +37,8 @@ def profile(
         run: the run, as `gymq rollouts` lists it.
         live: show the live statistics of the running cluster, refreshed until the run is complete.
         task: only this task of the run.
-        output: write the statistics as files `OUTPUT_reward_profiling.jsonl` and `OUTPUT_agent_metrics.json`.
+        output: write the statistics as files `OUTPUT_statistics.json`, `OUTPUT_reward_profiling.jsonl` and
+            `OUTPUT_agent_metrics.json`.
         k: show pass@k for these k, for example `1,8,64`.
         pass_threshold: smallest reward that counts as a pass in pass@k.
         json: print the statistics as one JSON object.

@@ -65,12 +65,13 @@ class ReportFiles(NamedTuple):
 
     reward_profiling: Path  # per task, JSONL
     agent_metrics: Path  # per agent, JSON
+    statistics: Path  # per agent and of all together, with pass@k and intervals, JSON
 
     @classmethod
     def at(cls, stem: Path) -> Self:
-        """Return the files `<stem>_reward_profiling.jsonl` and `<stem>_agent_metrics.json`."""
-        names = (f"{stem.name}_reward_profiling.jsonl", f"{stem.name}_agent_metrics.json")
-        return cls(*(stem.with_name(name) for name in names))
+        """Return the files whose names begin with a stem."""
+        endings = ("_reward_profiling.jsonl", "_agent_metrics.json", "_statistics.json")
+        return cls(*(stem.with_name(f"{stem.name}{ending}") for ending in endings))
 
     @classmethod
     def beside(cls, results: Path) -> Self:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable
 
 import msgspec
@@ -34,9 +33,10 @@ class RunOverview(msgspec.Struct, frozen=True):
     num_rollouts: int | None  # in all; None: unknown
     num_rewarded: int
     failures: dict[str, int]  # rollouts whose outcome is a failure, by its class
-    mean_reward: float | None
+    mean_reward: float | None  # over tasks
     models: list[str]  # what answers behind the policy
     agents: dict[str, AgentSnapshot]
+    all: AgentSnapshot | None = None  # all agents together
     note: str = ""  # what people say about it
     tags: list[str] = []
     num_failed_attempts: int = 0  # those that a later outcome replaced count too
@@ -45,26 +45,24 @@ class RunOverview(msgspec.Struct, frozen=True):
 def run_overview(record: Run, checkpoint: Profile | None) -> RunOverview:
     """Summarise a run from its record and its checkpoint; without one, it has nothing yet."""
     agents: dict[str, AgentSnapshot] = {}
+    whole = None
     if checkpoint is not None:
-        agents = msgspec.convert(checkpoint.snapshot, ProfileSnapshot, str_keys=True).agents
-    rewarded = sum(agent.rollouts for agent in agents.values())
-    total = sum(agent.rollouts * agent.mean_reward.value for agent in agents.values() if agent.mean_reward)
-    failures: Counter[str] = Counter()
-    for agent in agents.values():
-        failures.update(agent.failures)
+        snapshot = msgspec.convert(checkpoint.snapshot, ProfileSnapshot, str_keys=True)
+        agents, whole = snapshot.agents, snapshot.all
     return RunOverview(
         run=record.run,
         created_at=record.created_at,
         updated_at=None if checkpoint is None else checkpoint.at,
         num_rollouts=record.num_rollouts,
-        num_rewarded=rewarded,
-        failures=dict(failures),
-        mean_reward=total / rewarded if rewarded else None,
+        num_rewarded=whole.rollouts if whole else 0,
+        failures=whole.failures if whole else {},
+        mean_reward=whole.mean_reward.value if whole and whole.mean_reward else None,
         models=record.models,
         agents=agents,
+        all=whole,
         note=record.note,
         tags=record.tags,
-        num_failed_attempts=sum(sum(agent.failed_attempts.values()) for agent in agents.values()),
+        num_failed_attempts=sum(whole.failed_attempts.values()) if whole else 0,
     )
 
 

@@ -48,6 +48,27 @@ class FieldTotals(msgspec.Struct):
         if max_distinct is not None and len(self.values) > max_distinct:
             self._keep_sums(self.values)
 
+    def merge(self, other: FieldTotals) -> None:
+        """Add the values of other totals."""
+        self.count += other.count
+        self.low, self.high = min(self.low, other.low), max(self.high, other.high)
+        if self.values is not None and other.values is not None:
+            for value, count in other.values.items():
+                self.values[value] = self.values.get(value, 0) + count
+            if len(self.values) > MAX_DISTINCT_VALUES:
+                self._keep_sums(self.values)
+            return
+        if self.values is not None:
+            self._keep_sums(self.values)
+        if other.values is None:
+            self.total.merge(other.total)
+            self.moments.merge(other.moments)
+            return
+        for part in exact_parts(other.values.items()):
+            self.total.add(part)
+        for value, count in other.values.items():
+            self.moments.add(value, count)
+
     def sum(self) -> float:
         """Return the sum of all values, correctly rounded while the values are counted."""
         if self.values is None:

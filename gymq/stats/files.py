@@ -28,7 +28,7 @@ from gymq.defaults import PASS_THRESHOLD
 from gymq.responses.items import is_truncated
 from gymq.stats.outcome_feed import numbers_of
 from gymq.stats.report import InputRow, Key, ReportError, ReportStream, ResultRow, result_row
-from gymq.stats.running import RunningProfile
+from gymq.stats.running import ProfileSnapshot, RunningProfile
 
 _SCALAR_STARTS = b"-0123456789tfn"
 
@@ -76,12 +76,13 @@ def read_statistics(
     pass_threshold: float = PASS_THRESHOLD,
     pooled: str | None = None,
     report: ReportFiles | None = None,
+    snapshot: ProfileSnapshot | None = None,
     allow_partial: bool = False,
 ) -> RunStatistics:
     """Return the statistics of a run from its files, each read once, and optionally write its report.
 
     Rows and results may be in any order; for the report they are sorted on disk, so a run of any length fits. Existing
-    files of a report are replaced once everything is read and both new ones are complete.
+    files of a report are replaced once everything is read and the new ones are complete.
 
     Args:
         files: of the run; its materialised rows and its failures may be missing.
@@ -89,6 +90,7 @@ def read_statistics(
         pass_threshold: the smallest reward with which a rollout passes.
         pooled: a name for all agents together; None: separate statistics for each agent.
         report: the files to write.
+        snapshot: the statistics for the report, where more is known than these files have; None: theirs.
         allow_partial: whether rows may lack a result in the report.
 
     Raises:
@@ -130,7 +132,7 @@ def read_statistics(
             if not is_last:
                 profile.count_attempt(agent, failure.failure_class)
         if report is not None:
-            _write_report(report, inputs, results, allow_partial=allow_partial)
+            _write_report(report, inputs, results, snapshot or profile.snapshot(), allow_partial=allow_partial)
     return RunStatistics(profile, truncated)
 
 
@@ -214,16 +216,27 @@ def _decoded(decode: Callable[[bytes], T], where: str, line: bytes) -> T:
         raise RowError(f"{where}: {error}") from None
 
 
-def _write_report(report: ReportFiles, inputs: _SortedLines, results: _SortedLines, *, allow_partial: bool) -> None:
+def _write_report(
+    report: ReportFiles,
+    inputs: _SortedLines,
+    results: _SortedLines,
+    snapshot: ProfileSnapshot,
+    *,
+    allow_partial: bool,
+) -> None:
     stream = ReportStream(allow_partial=allow_partial)
     decode = msgspec.json.Decoder(ResultRow).decode
     rows = (InputRow(key, agent, parse_object(text)) for key, agent, text in inputs)
     entries = (decode(text) for _, _, text in results)
     try:
-        with atomic_write(report.agent_metrics) as agents_file, atomic_write(report.reward_profiling) as groups_file:
+        with (
+            atomic_write(report.statistics) as statistics_file,
+            atomic_write(report.agent_metrics) as agents_file,
+            atomic_write(report.reward_profiling) as groups_file,
+        ):
             for group in stream.groups(rows, entries):
                 groups_file.write(_encode(group) + b"\n")
             agents_file.write(_encode(stream.agents()) + b"\n")
+            statistics_file.write(_encode(snapshot) + b"\n")
     except OSError as error:
-        where = f"{report.reward_profiling} and {report.agent_metrics.name}"
-        raise ReportError(f"{where} cannot be written: {error.strerror or error}") from None
+        raise ReportError(f"{', '.join(map(str, report))} cannot be written: {error.strerror or error}") from None

@@ -9,6 +9,8 @@ from statistics import NormalDist, fmean, stdev
 
 import msgspec
 
+from gymq.stats.sums import ExactSum, Moments, exact_parts
+
 CONFIDENCE = 0.95
 
 _ROUNDING = 1e-12
@@ -35,6 +37,47 @@ class Estimate(msgspec.Struct, frozen=True):
     value: float
     interval: Interval | None
     tasks: int
+
+
+class TaskMeans(msgspec.Struct, array_like=True):
+    """The mean over tasks of one value for each task; the values are not kept."""
+
+    total: ExactSum = msgspec.field(default_factory=ExactSum)
+    spread: Moments = msgspec.field(default_factory=Moments)
+
+    @property
+    def num_tasks(self) -> int:
+        return round(self.spread.weight)
+
+    def add(self, value: float, num_tasks: int = 1) -> None:
+        """Add the value of so many tasks."""
+        for part in exact_parts([(value, num_tasks)]):
+            self.total.add(part)
+        self.spread.add(value, num_tasks)
+
+    def merge(self, other: TaskMeans) -> None:
+        """Add the tasks of other means."""
+        self.total.merge(other.total)
+        self.spread.merge(other.spread)
+
+    def mean(self) -> float | None:
+        """Return the mean; None without tasks."""
+        return self.total.value() / self.num_tasks if self.num_tasks else None
+
+    def estimate(self, bounds: tuple[float, float] | None = None, scale: float = 1.0) -> Estimate | None:
+        """Return `scale` times the mean, with its interval; None without tasks.
+
+        Args:
+            bounds: smallest and largest result; the interval is clipped to them.
+            scale: 100 for percentages of values from 0 to 1.
+        """
+        mean, num_tasks = self.mean(), self.num_tasks
+        if mean is None:
+            return None
+        # Equal values may leave a rounding error below zero.
+        variance = max(0.0, self.spread.squares) / (num_tasks - 1) if num_tasks > 1 else 0.0
+        std_error = scale * math.sqrt(variance / num_tasks)
+        return Estimate(scale * mean, mean_interval(scale * mean, std_error, num_tasks, bounds), num_tasks)
 
 
 def mean_interval(

@@ -21,8 +21,15 @@ class Failed(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
     order: int  # a later attempt has a larger one
     final: bool  # no further attempt can follow
-    agent: str = ""
-    failure_class: str = ""  # empty: an earlier version saved it
+    agent: str
+    failure_class: str
+
+
+class TaskRollouts(msgspec.Struct):
+    """The rollouts of a task by one agent."""
+
+    scored: list[Scored] = []
+    num_failed: int = 0
 
 
 class _Task(msgspec.Struct, array_like=True):
@@ -36,11 +43,12 @@ class _Task(msgspec.Struct, array_like=True):
         num_final = len(self.scored) + sum(failure.final for failure in self.failed.values())
         return num_final >= max(self.num_rollouts, at_least)
 
-    def by_agent(self) -> dict[str, list[Scored]]:
-        found: dict[str, list[Scored]] = {}
-        for index in sorted(self.scored):
-            rollout = self.scored[index]
-            found.setdefault(rollout.agent, []).append(rollout)
+    def by_agent(self) -> dict[str, TaskRollouts]:
+        found: dict[str, TaskRollouts] = {}
+        for rollout in self.scored.values():
+            found.setdefault(rollout.agent, TaskRollouts()).scored.append(rollout)
+        for failure in self.failed.values():
+            found.setdefault(failure.agent, TaskRollouts()).num_failed += 1
         return found
 
 
@@ -91,8 +99,8 @@ class OpenTasks(msgspec.Struct):
                 return num_rollouts
         return None
 
-    def close_if_complete(self, task_index: int) -> dict[str, list[Scored]]:
-        """Remove a complete task; return its rewarded rollouts by agent, in the order of their indices.
+    def close_if_complete(self, task_index: int) -> dict[str, TaskRollouts]:
+        """Remove a complete task; return its rollouts by agent.
 
         Rows with their own indices may share a task between agents. The result is empty if the task is incomplete.
         """
@@ -103,8 +111,8 @@ class OpenTasks(msgspec.Struct):
         _add_to_ranges(self.closed.setdefault(max(task.num_rollouts, self.at_least), []), task_index)
         return task.by_agent()
 
-    def rollouts(self) -> Iterator[dict[str, list[Scored]]]:
-        """Yield the rewarded rollouts of each open task, by agent, in the order of their indices."""
+    def rollouts(self) -> Iterator[dict[str, TaskRollouts]]:
+        """Yield the rollouts so far of each open task, by agent."""
         for task in self.open.values():
             yield task.by_agent()
 

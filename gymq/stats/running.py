@@ -1,8 +1,8 @@
 """Statistics of a run in progress: from rollouts in any order, the same numbers as later from the files.
 
-"The first k rollouts" of a task means the first by rollout index, so a task's rollouts are kept until all of them have
-arrived. Then they are folded into sums, and only the sums remain: memory grows with the tasks in progress, not with the
-length of the run.
+Mean reward, pass@k and majority are means over tasks, so that each task counts the same however many of its rollouts
+have a reward. A task's rollouts are kept until all of them have arrived. Then they are folded into sums, and only the
+sums remain: memory grows with the tasks in progress, not with the length of the run.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ import msgspec
 
 from gymq.defaults import PASS_THRESHOLD
 from gymq.stats.field_totals import FieldStats, FieldTotals
-from gymq.stats.intervals import Estimate, mean_interval
-from gymq.stats.open_tasks import Failed, OpenTasks, Scored
-from gymq.stats.pass_at_k import PERCENT, PassTotals, RewardTotals
-from gymq.stats.sums import ExactSum, Moments, is_usable
+from gymq.stats.intervals import Estimate, TaskMeans
+from gymq.stats.open_tasks import Failed, OpenTasks, Scored, TaskRollouts
+from gymq.stats.pass_at_k import PERCENT, PassTotals, majority_passes
+from gymq.stats.sums import is_usable
 
 MAX_FIELDS = 256
 """Numeric fields profiled per agent; further ones are counted in `fields_left_out`."""
@@ -31,27 +31,38 @@ _KEPT_ANSWER_BYTES = 16
 
 
 class AgentSnapshot(msgspec.Struct, frozen=True):
-    """Statistics of one agent so far. pass@k, majority@k and no_answer are percentages."""
+    """Statistics of one agent, or of all together, so far. pass@k, majority and no_answer are percentages."""
 
     rollouts: int  # with a reward
     tasks: int  # with at least one such rollout
     failures: dict[str, int]  # rollouts whose outcome is a failure, by its class
     max_k: int  # largest number of rollouts of a task
-    mean_reward: Estimate | None
-    pass_at_k: dict[int, Estimate]
-    avg_of_k: dict[int, float]  # pass@1[avg-of-k]
-    majority_at_k: dict[int, float]  # empty where no rollout has an answer
+    mean_reward: Estimate | None  # over tasks, of the mean of the task's rollouts that have a reward
+    lower_bound: float | None  # the mean reward if failed rollouts had 0; None: none failed, or some reward is below 0
+    pass_at_k: dict[int, Estimate]  # each over the tasks with at least k rewards
+    majority: Estimate | None  # tasks whose most frequent answer passes; None where no rollout has an answer
     no_answer: float | None  # None where no rollout has an answer
     fields: dict[str, FieldStats] = msgspec.field(name="members")
     fields_left_out: int = msgspec.field(name="members_left_out")
     failed_attempts: dict[str, int] = {}  # by failure class; those that a later outcome replaced count too
+
+    @property
+    def num_failed(self) -> int:
+        """Rollouts whose outcome is a failure."""
+        return sum(self.failures.values())
+
+    def pass_at_k_of_all(self) -> dict[int, Estimate]:
+        """Return pass@k for the k that every task has so many rewards for, so that all are about the same tasks."""
+        return {k: estimate for k, estimate in self.pass_at_k.items() if estimate.tasks == self.tasks}
 
 
 class ProfileSnapshot(msgspec.Struct, frozen=True):
     """Statistics of a run so far."""
 
     agents: dict[str, AgentSnapshot]
+    all: AgentSnapshot | None  # all agents together: means over the tasks of all of them; None before any outcome
     open_tasks: int  # tasks whose rollouts have not all come
+    pass_threshold: float  # smallest reward with which a rollout passes
 
 
 class Slow(msgspec.Struct, frozen=True, array_like=True):
@@ -68,17 +79,25 @@ class _TaskTotals(msgspec.Struct):
     """The totals of an agent to which a complete task is added."""
 
     passed: PassTotals = msgspec.field(default_factory=PassTotals)
-    tasks: int = 0
-    score: RewardTotals = msgspec.field(default_factory=RewardTotals)
-    # Mean reward of each task, weighted with the square of its number of rollouts: see `_mean_reward`.
-    clusters: Moments = msgspec.field(default_factory=Moments)
+    rewards: TaskMeans = msgspec.field(default_factory=TaskMeans)
+    majority: TaskMeans = msgspec.field(default_factory=TaskMeans)
+    failed_as_0: TaskMeans = msgspec.field(default_factory=TaskMeans)  # rewards; tasks without any count too
 
-    def fold(self, rollouts: Sequence[Scored], threshold: float) -> None:
-        rewards = [rollout.reward for rollout in rollouts]
-        self.tasks += 1
-        self.passed.add([reward >= threshold for reward in rewards])
-        self.score.add(rewards, [rollout.answer for rollout in rollouts])
-        self.clusters.add(math.fsum(rewards) / len(rewards), len(rewards) ** 2)
+    def fold(self, rollouts: TaskRollouts, threshold: float) -> None:
+        rewards = [rollout.reward for rollout in rollouts.scored]
+        total = math.fsum(rewards)
+        self.failed_as_0.add(total / (len(rewards) + rollouts.num_failed))
+        if rewards:
+            passed = [reward >= threshold for reward in rewards]
+            self.passed.add(passed)
+            self.rewards.add(total / len(rewards))
+            self.majority.add(majority_passes([rollout.answer for rollout in rollouts.scored], passed))
+
+    def merge(self, other: _TaskTotals) -> None:
+        self.passed.merge(other.passed)
+        self.rewards.merge(other.rewards)
+        self.majority.merge(other.majority)
+        self.failed_as_0.merge(other.failed_as_0)
 
 
 class _Agent(msgspec.Struct):
@@ -89,6 +108,17 @@ class _Agent(msgspec.Struct):
     without_answer: int = 0
     failures: dict[str, int] = {}
     failed_attempts: dict[str, int] = {}
+
+    def merge(self, other: _Agent) -> None:
+        self.folded.merge(other.folded)
+        self.reward.merge(other.reward)
+        for name, totals in other.fields.items():
+            self.fields.setdefault(name, FieldTotals()).merge(totals)
+        self.fields_left_out += other.fields_left_out
+        self.without_answer += other.without_answer
+        for counts, more in ((self.failures, other.failures), (self.failed_attempts, other.failed_attempts)):
+            for name, count in more.items():
+                counts[name] = counts.get(name, 0) + count
 
 
 class _State(msgspec.Struct):
@@ -262,79 +292,63 @@ class RunningProfile:
         Args:
             ks: values of k; default: the largest number of rollouts of a task, and the powers of two below it.
         """
-        open_tasks: dict[str, list[Sequence[Scored]]] = {}
-        for rollouts in self._state.tasks.rollouts():
-            for name, scored in rollouts.items():
-                open_tasks.setdefault(name, []).append(scored)
+        found = {name: _Agent() for name in sorted(self._state.agents)}
+        for name, agent in found.items():
+            agent.merge(self._state.agents[name])
+        for task in self._state.tasks.rollouts():
+            for name, rollouts in task.items():
+                found[name].folded.fold(rollouts, self._state.pass_threshold)
         wanted = None if ks is None else sorted(set(ks))
-        agents = {
-            name: _snapshot(agent, open_tasks.get(name, []), wanted, self._state.pass_threshold)
-            for name, agent in sorted(self._state.agents.items())
-        }
-        return ProfileSnapshot(agents, len(self._state.tasks))
+        agents = {name: _snapshot(agent, wanted) for name, agent in found.items()}
+        whole = next(iter(agents.values()), None)
+        if len(agents) > 1:
+            together = _Agent()
+            for agent in found.values():
+                together.merge(agent)
+            whole = _snapshot(together, wanted)
+        return ProfileSnapshot(agents, whole, len(self._state.tasks), self._state.pass_threshold)
 
     def _agent(self, name: str) -> _Agent:
         return self._state.agents.setdefault(name, _Agent())
 
     def _forget(self, failure: Failed | None) -> None:
         """Stop counting a failure that another outcome replaces."""
-        if failure is not None and failure.failure_class:
+        if failure is not None:
             failures = self._agent(failure.agent).failures
             failures[failure.failure_class] -= 1
             if not failures[failure.failure_class]:
                 del failures[failure.failure_class]
 
-    def _fold(self, rollouts: Mapping[str, Sequence[Scored]]) -> None:
-        for agent, scored in rollouts.items():
-            self._agent(agent).folded.fold(scored, self._state.pass_threshold)
+    def _fold(self, task: Mapping[str, TaskRollouts]) -> None:
+        for agent, rollouts in task.items():
+            self._agent(agent).folded.fold(rollouts, self._state.pass_threshold)
 
 
-def _snapshot(
-    agent: _Agent, open_tasks: Iterable[Sequence[Scored]], ks: Sequence[int] | None, threshold: float
-) -> AgentSnapshot:
-    totals = msgspec.msgpack.decode(msgspec.msgpack.encode(agent.folded), type=_TaskTotals)
-    for rollouts in open_tasks:
-        totals.fold(rollouts, threshold)
-    score, rollouts_scored = totals.score, agent.reward.count
-    ks = _default_ks(score.max_k) if ks is None else [k for k in ks if 1 <= k <= score.max_k]
-    has_answers = agent.without_answer < rollouts_scored
-    fields = {"reward": agent.reward, **agent.fields} if rollouts_scored else {}
+def _snapshot(agent: _Agent, ks: Sequence[int] | None) -> AgentSnapshot:
+    totals, num_scored = agent.folded, agent.reward.count
+    max_k = totals.passed.max_k
+    rates = {k: totals.passed.percent_at(k) for k in (_default_ks(max_k) if ks is None else ks) if k > 0}
+    has_answers = agent.without_answer < num_scored
+    fields = {"reward": agent.reward, **agent.fields} if num_scored else {}
     return AgentSnapshot(
-        rollouts=rollouts_scored,
-        tasks=totals.tasks,
+        rollouts=num_scored,
+        tasks=totals.rewards.num_tasks,
         failures=dict(agent.failures),
-        max_k=score.max_k,
-        mean_reward=_mean_reward(agent.reward, totals),
-        pass_at_k={k: totals.passed.percent_at(k) for k in ks},
-        avg_of_k=score.average.means(ks),
-        majority_at_k=score.majority.means(ks) if has_answers else {},
-        no_answer=PERCENT * agent.without_answer / rollouts_scored if has_answers else None,
-        fields={name: totals.stats(single=rollouts_scored == 1) for name, totals in fields.items()},
+        max_k=max_k,
+        mean_reward=totals.rewards.estimate(_bounds(agent.reward.low, agent.reward.high)),
+        lower_bound=totals.failed_as_0.mean() if agent.failures and agent.reward.low >= 0 else None,
+        pass_at_k={k: rate for k, rate in rates.items() if rate is not None},
+        majority=totals.majority.estimate((0.0, PERCENT), PERCENT) if has_answers else None,
+        no_answer=PERCENT * agent.without_answer / num_scored if has_answers else None,
+        fields={name: field.stats(single=num_scored == 1) for name, field in fields.items()},
         fields_left_out=agent.fields_left_out,
         failed_attempts=dict(agent.failed_attempts),
     )
 
 
-def _mean_reward(reward: FieldTotals, totals: _TaskTotals) -> Estimate | None:
-    """Return the mean over rollouts; its standard error takes the rollouts of a task for one cluster.
-
-    With n rollouts in all, the squared error is the sum over tasks of (rollouts * (task's mean - mean))² / n², times
-    T / (T - 1) for T tasks. Source: clustered standard errors in Miller, arXiv:2411.00640.
-    """
-    if not reward.count:
-        return None
-    return _clustered_mean(reward.sum(), reward.count, (reward.low, reward.high), totals.clusters, totals.tasks)
-
-
-def _clustered_mean(total: float, count: int, extremes: tuple[float, float], clusters: Moments, tasks: int) -> Estimate:
-    mean = total / count
-    bounds = (0.0, 1.0) if extremes[0] >= 0 and extremes[1] <= 1 else None
-    interval = None
-    if tasks > 1:
-        squares = clusters.squares + clusters.weight * (clusters.mean - mean) ** 2
-        std_error = math.sqrt(max(0.0, squares) * tasks / (tasks - 1)) / count
-        interval = mean_interval(mean, std_error, tasks, bounds)
-    return Estimate(mean, interval, tasks)
+def _bounds(low: float, high: float) -> tuple[float, float] | None:
+    """Return the limits of a mean of rewards of which these are the extremes: 0 and 1 where all are between them."""
+    return (0.0, 1.0) if low >= 0 and high <= 1 else None
 
 
 class RunningReward:
@@ -344,17 +358,12 @@ class RunningReward:
     """Largest number of tasks with rollouts to come; beyond it the oldest task counts as complete."""
 
     def __init__(self) -> None:
-        self._count = 0
-        self._total = ExactSum()
         self._low, self._high = math.inf, -math.inf
         self._open: dict[int, tuple[int, float]] = {}  # by task: rollouts, and the sum of their rewards
-        self._folded = Moments()
-        self._num_folded = 0
+        self._folded = TaskMeans()
 
     def add(self, task_index: int, num_rollouts: int | None, reward: float) -> None:
         """Count a reward; `num_rollouts` is the number of rollouts of its task."""
-        self._count += 1
-        self._total.add(reward)
         self._low, self._high = min(self._low, reward), max(self._high, reward)
         count, total = self._open.get(task_index, (0, 0.0))
         self._open[task_index] = (count + 1, total + reward)
@@ -364,19 +373,16 @@ class RunningReward:
             self._fold(next(iter(self._open)))
 
     def estimate(self) -> Estimate | None:
-        """Return the mean of all rewards so far; None before the first."""
-        if not self._count:
-            return None
-        clusters = Moments(self._folded.weight, self._folded.mean, self._folded.squares)
+        """Return the mean over the tasks so far; None before the first reward."""
+        means = TaskMeans()
+        means.merge(self._folded)
         for count, total in self._open.values():
-            clusters.add(total / count, count**2)
-        tasks = self._num_folded + len(self._open)
-        return _clustered_mean(self._total.value(), self._count, (self._low, self._high), clusters, tasks)
+            means.add(total / count)
+        return means.estimate(_bounds(self._low, self._high))
 
     def _fold(self, task_index: int) -> None:
         count, total = self._open.pop(task_index)
-        self._folded.add(total / count, count**2)
-        self._num_folded += 1
+        self._folded.add(total / count)
 
 
 def _add_field(agent: _Agent, name: str, value: float) -> None:

@@ -42,6 +42,11 @@ class ExactSum(msgspec.Struct, array_like=True):
             total = math.fsum(self.parts)
             self.parts = [total, math.fsum([*self.parts, -total])]
 
+    def merge(self, other: ExactSum) -> None:
+        """Add another sum."""
+        for part in other.parts:
+            self.add(part)
+
     def value(self) -> float:
         """Return the sum so far."""
         return math.fsum(self.parts)
@@ -63,3 +68,9 @@ class Moments(msgspec.Struct, array_like=True):
         away = value - self.mean
         self.mean += away * weight / self.weight
         self.squares += weight * away * (value - self.mean)
+
+    def merge(self, other: Moments) -> None:
+        """Add the values of other moments."""
+        if other.weight:
+            self.add(other.mean, other.weight)
+            self.squares += other.squares

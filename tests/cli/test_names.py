@@ -114,8 +114,51 @@ def test_the_rewards_of_a_demo_are_a_table_at_100_columns():
             profile.add(AGENTS[task // 60], task, rollout, reward=reward, num_rollouts=16)
     lines = drawn_at(100, profile_table(profile.snapshot(), run="demo", models=["policy_model"])).splitlines()
     rows = [line.split() for line in lines if line.startswith(("example_session_state_mgmt ", "mcqa "))]
-    assert [row[-2:] for row in rows] == [["60", "960"]] * 2  # tasks, rollouts
-    assert lines[-1] == "not shown for lack of room: failed"
+    assert [row[-3:] for row in rows] == [["60", "960", "-"]] * 2  # tasks, rollouts, failed
+    assert lines[-1] == "not shown for lack of room: pass@4"
+
+
+def profile_of(rewards: dict[str, list[list[float | None]]]) -> RunningProfile:
+    """A profile of the rewards of each agent's tasks; None: the rollout failed."""
+    profile, task = RunningProfile(), 0
+    for agent, tasks in rewards.items():
+        for of_task in tasks:
+            for rollout, reward in enumerate(of_task):
+                place = (agent, task, rollout)
+                if reward is None:
+                    profile.add_failure(*place, failure_class="verifier_failed", final=True, num_rollouts=len(of_task))
+                else:
+                    profile.add(*place, reward=reward, num_rollouts=len(of_task))
+            task += 1
+    return profile
+
+
+def test_a_table_shows_the_rates_that_all_tasks_have():
+    """As of four rows with two equal ones: one task has eight rollouts, the others four."""
+    profile = profile_of({"dup": [[1, 1, 0, 0, 0, 0, 0, 0], [0, 0, 0, 0], [1, 1, 0, 0]]})
+    lines = drawn_at(100, profile_table(profile.snapshot(), run="r")).splitlines()
+    heading, _, row = lines[3:6]
+    assert heading.split()[2:] == ["mean", "reward", "pass@1", "pass@4", "tasks", "rollouts", "failed"]
+    assert row.split() == ["dup", "0.250", "25.0", "59.5", "3", "16", "-"]
+    assert "pass@8" not in "\n".join(lines[:-1])
+    asked = drawn_at(100, profile_table(profile.snapshot([8]), run="r", ks=[8])).splitlines()
+    assert asked[5].split() == ["dup", "0.250", "100.0", "3", "16", "-"]
+    assert "1 of 3 tasks" in asked[6]
+
+
+@pytest.mark.parametrize("num_agents", [1, 2, 4])
+def test_a_failed_run_looks_failed_at_80_columns(num_agents: int):
+    tasks: list[list[float | None]] = [[1.0] * 7 + [None] * 9, [1.0] * 15 + [None] * 9]
+    profile = profile_of(dict.fromkeys([*AGENTS, "b", "c"][:num_agents], tasks))
+    lines = drawn_at(80, profile_table(profile.snapshot(), run="r")).splitlines()
+    heading, _, row, bound = lines[3:7]
+    assert heading.split()[-1] == "failed"
+    assert row.split()[1] == "1.000"
+    assert row.split()[-1] == "18"
+    assert bound.split() == ["≥", "0.531"]
+    assert "22 of 40" in row or num_agents > 1
+    assert any(line.startswith("all ") for line in lines) == (num_agents > 1)
+    assert any(line.startswith("pass@15 is left out: not every task has 15 rewards") for line in lines)
 
 
 class TerminalOf40(io.StringIO):

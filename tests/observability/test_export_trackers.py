@@ -73,7 +73,7 @@ FIGURES = {
     "asker/duration_s": 5 / 3,
     "asker/duration_s_max": 3.0,
 }
-CURVE = {1: 1.0, 2: 0.5, 3: 1 / 3, 4: 1 / 3, 5: 1 / 3}
+CURVE = {1: 1.0, 2: 0.5, 3: 0.25, 4: 0.25, 5: 0.25}
 
 
 # What is recorded -----------------------------------------------------------------------------------------------------
@@ -82,7 +82,7 @@ CURVE = {1: 1.0, 2: 0.5, 3: 1 / 3, 4: 1 / 3, 5: 1 / 3}
 def test_the_figures_are_those_of_the_profile() -> None:
     figures = report().figures()
     assert {name: figures.get(name) for name in FIGURES} == FIGURES
-    assert figures["asker/reward"] == pytest.approx(1 / 3)
+    assert figures["asker/reward"] == 0.25 == figures["asker/pass@1"] / 100
     assert figures["asker/reward_low"] < figures["asker/reward"] < figures["asker/reward_high"]
 
 
@@ -121,7 +121,7 @@ def test_table_and_curve_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(made.rows) == 4
     counts = [point.num_outcomes for point in made.curve()]
     assert counts == [16, 32, 48, 64, 80, 96, 105]
-    assert made.curve()[-1].values == {"asker/reward_so_far": pytest.approx(101 / 103)}
+    assert made.curve()[-1].values == {"asker/reward_so_far": 0.5}
 
 
 def test_a_text_in_the_table_is_shortened() -> None:

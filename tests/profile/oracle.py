@@ -20,14 +20,14 @@ def pass_at_k(tasks: list[Task], k: int) -> float:
     return statistics.fmean(chance_to_pass(task, k) for task in tasks if len(task) >= k)
 
 
-def avg_of_k(tasks: list[Task], k: int) -> float:
-    return 100 * statistics.fmean(statistics.fmean(reward for reward, _ in task[:k]) for task in tasks)
+def mean_reward(tasks: list[Task]) -> float:
+    return statistics.fmean(statistics.fmean(reward for reward, _ in task) for task in tasks)
 
 
-def majority_at_k(tasks: list[Task], k: int) -> float:
+def majority(tasks: list[Task]) -> float:
     found = []
     for task in tasks:
-        counts = Counter((answer, reward) for reward, answer in task[:k] if answer is not None)
-        top = [reward for (_, reward), count in counts.items() if count == max(counts.values())]
+        counts = Counter(answer for _, answer in task if answer is not None)
+        top = [reward >= 1 for reward, answer in task if answer and counts[answer] == max(counts.values())]
         found.append(statistics.fmean(top) if top else 0.0)
     return 100 * statistics.fmean(found)

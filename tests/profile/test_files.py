@@ -87,8 +87,8 @@ def test_nothing_is_left_behind_or_replaced_when_the_profile_fails(tmp_path: Pat
         path.write_text("old")
     with pytest.raises(ReportError, match=r"1 of 6 materialised rows have no result: rollouts \(2, 0\)"):
         write_report(rows, results)
-    assert [path.read_text() for path in ReportFiles.beside(results)] == ["old", "old"]
-    assert len(list(tmp_path.iterdir())) == 4
+    assert [path.read_text() for path in ReportFiles.beside(results)] == ["old"] * 3
+    assert len(list(tmp_path.iterdir())) == 5
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_a_full_disk_is_told_plainly(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     rows, results = write(tmp_path / "in.jsonl", ROWS), write(tmp_path / "run.jsonl", RESULTS)
     monkeypatch.setattr("gymq.stats.files.atomic_write", fail)
-    with pytest.raises(ReportError, match=r"run_agent_metrics\.json cannot be written: No space left on device"):
+    with pytest.raises(ReportError, match=r"run_statistics\.json cannot be written: No space left on device"):
         write_report(rows, results)
 
 

@@ -68,7 +68,14 @@ def check(snapshot: ProfileSnapshot, arrivals: list[Arrival], answers: bool) -> 
         for a in scored
     ]
     agent = snapshot.agents[AGENT]
-    assert sum(agent.failures.values()) == len(arrivals) - len(scored)
+    assert snapshot.all == agent
+    assert agent.num_failed == len(arrivals) - len(scored)
+    if agent.lower_bound is not None:
+        zeros: dict[int, oracle.Task] = {}
+        for arrival in arrivals:
+            zeros.setdefault(arrival.task, []).append((arrival.reward or 0.0, None))
+        assert agent.lower_bound == pytest.approx(oracle.mean_reward(list(zeros.values())))
+        assert agent.mean_reward is None or agent.lower_bound <= agent.mean_reward.value + 1e-12
     assert agent.rollouts == len(scored)
     if scored:
         _check_fields(agent, results)
@@ -87,7 +94,6 @@ def _check_fields(agent: Any, results: list[dict[str, Any]]) -> None:
         if getattr(stats, statistic) is not None
     }
     assert found == pytest.approx(expected, rel=1e-9, abs=1e-9)
-    assert agent.mean_reward.value == pytest.approx(expected["mean/reward"], rel=1e-9, abs=1e-9)
 
 
 def _check_passk(agent: Any, results: list[dict[str, Any]], answers: bool) -> None:
@@ -98,14 +104,15 @@ def _check_passk(agent: Any, results: list[dict[str, Any]], answers: bool) -> No
     assert (agent.max_k, agent.tasks) == (max(map(len, tasks)), len(tasks))
     for k in range(1, agent.max_k + 1):
         assert agent.pass_at_k[k].value == pytest.approx(oracle.pass_at_k(tasks, k), rel=1e-9, abs=1e-9)
-        assert agent.avg_of_k[k] == pytest.approx(oracle.avg_of_k(tasks, k), rel=1e-9, abs=1e-9)
-        if answers:
-            assert agent.majority_at_k[k] == pytest.approx(oracle.majority_at_k(tasks, k), rel=1e-9, abs=1e-9)
+    assert agent.mean_reward.value == pytest.approx(oracle.mean_reward(tasks), rel=1e-9, abs=1e-9)
+    if all(reward in (0, 1) for task in tasks for reward, _ in task):
+        assert 100 * agent.mean_reward.value == pytest.approx(agent.pass_at_k[1].value)
     if answers:
+        assert agent.majority.value == pytest.approx(oracle.majority(tasks), rel=1e-9, abs=1e-9)
         no_answer = 100 * sum("ans" not in result for result in results) / len(results)
         assert agent.no_answer == pytest.approx(no_answer)
     else:
-        assert (agent.majority_at_k, agent.no_answer) == ({}, None)
+        assert (agent.majority, agent.no_answer) == (None, None)
 
 
 @given(runs(), st.randoms(use_true_random=False))
@@ -233,6 +240,56 @@ def test_agents_are_profiled_apart_even_in_one_task() -> None:
     snapshot = running.snapshot()
     assert {name: agent.pass_at_k[1].value for name, agent in snapshot.agents.items()} == {"x": 100.0, "y": 0.0}
     assert snapshot.open_tasks == 0
+
+
+@given(runs(), st.integers(2, 3))
+def test_all_agents_together_are_one_agent_with_the_tasks_of_all(run: Run, num_agents: int) -> None:
+    apart, together = RunningProfile(), RunningProfile()
+    for arrival in run.arrivals:
+        for profile, agent in ((apart, f"a{arrival.task % num_agents}"), (together, AGENT)):
+            place: dict[str, Any] = {"num_rollouts": arrival.num_rollouts}
+            if arrival.reward is None:
+                profile.add_failure(agent, *arrival[:2], failure_class="agent_failed", final=True, **place)
+            else:
+                numbers = {"tokens": arrival.tokens or 0}
+                profile.add(agent, *arrival[:2], reward=arrival.reward, answer=arrival.answer, numbers=numbers, **place)
+    found, expected = apart.snapshot().all, together.snapshot().all
+    assert msgspec.to_builtins(found, str_keys=True) == approximately(msgspec.to_builtins(expected, str_keys=True))
+
+
+def approximately(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: approximately(inner) for name, inner in value.items()}
+    return pytest.approx(value, rel=1e-9, abs=1e-9) if isinstance(value, float) else value
+
+
+def test_failed_rollouts_count_as_0_in_the_lower_bound_and_nowhere_else() -> None:
+    running = RunningProfile()
+    tasks: list[list[float | None]] = [[1.0, 1.0, None, None], [1.0, None, None, None], [None] * 4]
+    for task, rewards in enumerate(tasks):
+        for rollout, reward in enumerate(rewards):
+            if reward is None:
+                running.add_failure(AGENT, task, rollout, failure_class="agent_failed", final=True, num_rollouts=4)
+            else:
+                running.add(AGENT, task, rollout, reward=reward, num_rollouts=4)
+    agent = running.snapshot().agents[AGENT]
+    assert agent.mean_reward is not None
+    assert (agent.mean_reward.value, agent.mean_reward.tasks, agent.num_failed) == (1.0, 2, 9)
+    assert agent.lower_bound == pytest.approx((0.5 + 0.25 + 0) / 3)
+    assert list(agent.pass_at_k_of_all()) == [1]
+    running.add(AGENT, 9, 0, reward=-1.0)
+    assert running.snapshot().agents[AGENT].lower_bound is None
+
+
+def test_tasks_count_the_same_however_many_rollouts_they_have() -> None:
+    running = RunningProfile()  # as of four rows of which two are equal
+    for task, rewards in enumerate(([1, 1, 1, 1, 1, 1, 0, 0], [0, 0, 0, 0], [1, 0, 0, 0])):
+        for rollout, reward in enumerate(rewards):
+            running.add(AGENT, task, rollout, reward=reward, num_rollouts=len(rewards))
+    agent = running.snapshot().agents[AGENT]
+    assert agent.mean_reward is not None
+    assert 100 * agent.mean_reward.value == agent.pass_at_k[1].value == pytest.approx(100 / 3)
+    assert list(agent.pass_at_k_of_all()) == [1, 2, 4]
 
 
 def test_the_ks_are_powers_of_two_and_the_largest() -> None:

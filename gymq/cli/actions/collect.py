@@ -145,13 +145,12 @@ def _report(
         print(_summary(collection, snapshot, facts))
     else:
         if progress.done:
-            table = profile_table(snapshot, run=progress.run, models=options.models, threshold=pass_threshold)
+            table = profile_table(snapshot, run=progress.run, models=options.models)
             listing_console().print(table)
         for line in facts.lines():
             print_prose(line, sys.stdout)
         if progress.done:
-            statistics = f"statistics in {written.reward_profiling} and {written.agent_metrics}"
-            print_prose(f"rollouts in {files.output}, {statistics}", sys.stdout)
+            print_prose(f"rollouts in {files.output}, statistics in {written.statistics}", sys.stdout)
             print(f"  in a browser     gymq view{joined}")
             print(f"  in the terminal  gymq rollouts --run {progress.run}{joined}")
             print(f"  more statistics  gymq profile --run {progress.run}{joined}")
@@ -199,6 +198,7 @@ def _summary(collection: Collection, snapshot: ProfileSnapshot, facts: RunSummar
         "failed": progress.failed,
         "refused": progress.refused,
         "agents": msgspec.to_builtins(snapshot.agents, str_keys=True),
+        "all": msgspec.to_builtins(snapshot.all, str_keys=True),
         "failures": [group._asdict() for group in collection.failed],
         **msgspec.to_builtins(facts),
     }

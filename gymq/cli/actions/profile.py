@@ -47,7 +47,7 @@ def profile_files(
     files = RunFiles(rollouts)
     found = read_statistics(files, rows=rows, pass_threshold=threshold, report=report, allow_partial=allow_partial)
     name = files.read_run() or rollouts.name
-    _report(found.profile.snapshot(ks), name, (), ks, threshold=threshold, as_json=as_json, paths=report or ())
+    _report(found.profile.snapshot(ks), name, (), ks, as_json=as_json, paths=report or ())
     return 0
 
 
@@ -88,7 +88,7 @@ async def profile_run(
         where = f"run {run}" if task is None else f"task {task} of run {run}"
         raise UsageError(f"{where} has no rollouts yet")
     name = run if task is None else f"{run}, task {task}"
-    _report(snapshot, name, record.models, ks, threshold=threshold, as_json=as_json, paths=paths)
+    _report(snapshot, name, record.models, ks, as_json=as_json, paths=paths)
     return 0
 
 
@@ -102,7 +102,7 @@ async def _write_report(
             async for sequence, outcome in outcomes:
                 _add(found, sequence, outcome)
                 export.add(outcome)
-        read_statistics(export.files, report=report, allow_partial=True)
+        read_statistics(export.files, report=report, snapshot=found.snapshot(), allow_partial=True)
     return report
 
 
@@ -199,29 +199,25 @@ def _report(
     models: Sequence[str],
     ks: list[int] | None,
     *,
-    threshold: float = PASS_THRESHOLD,
     as_json: bool,
     paths: Sequence[Path] = (),
 ) -> None:
     if as_json:
-        statistics: dict[str, Any] = {"run": run, "open_tasks": snapshot.open_tasks}
-        statistics["agents"] = msgspec.to_builtins(snapshot.agents, str_keys=True)
+        statistics: dict[str, Any] = {"run": run, **msgspec.to_builtins(snapshot, str_keys=True)}
         if paths:
             statistics["files"] = [str(path) for path in paths]
         print(msgspec.json.encode(statistics).decode())
         return
     console = listing_console()
-    for table in _tables(snapshot, run, models, ks, threshold):
+    for table in _tables(snapshot, run, models, ks):
         console.print(table)
         console.print()
     if paths:
-        print(f"statistics in {' and '.join(map(str, paths))}")
+        print(f"statistics in {', '.join(map(str, paths))}")
 
 
-def _tables(
-    snapshot: ProfileSnapshot, run: str, models: Sequence[str], ks: list[int] | None, threshold: float
-) -> list[RenderableType]:
-    tables: list[RenderableType] = [profile_table(snapshot, run=run, models=models, ks=ks, threshold=threshold)]
+def _tables(snapshot: ProfileSnapshot, run: str, models: Sequence[str], ks: list[int] | None) -> list[RenderableType]:
+    tables: list[RenderableType] = [profile_table(snapshot, run=run, models=models, ks=ks)]
     names = shown_environments(snapshot.agents)
     for name, agent in snapshot.agents.items():
         if agent.rollouts:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
-from gymq.defaults import PASS_THRESHOLD
 from gymq.render import Listing, listing, printable, shown_count, shown_environments, shown_number, shown_time
 from gymq.runs.stored_runs import RunProgress
 from gymq.stats.intervals import Estimate
@@ -41,45 +40,62 @@ def profile_table(
     run: str,
     models: Sequence[str] = (),
     ks: Sequence[int] | None = None,
-    threshold: float = PASS_THRESHOLD,
 ) -> Listing:
-    """Show the mean reward and pass@k of each agent, with 95 % intervals.
+    """Show the mean reward and pass@k of each agent and of all together, with 95 % intervals.
 
     Args:
         models: what answered as the policy; the header says if that is not a trained model.
-        ks: the k's to show; default: 1, 4, 16 as far as there are so many rollouts of a task, and the largest.
-        threshold: the smallest reward with which a rollout passes.
+        ks: the k's to show; default: of 1, 4, 16 and the largest, those that all tasks of an agent have rewards for.
     """
     policy = ", ".join(models) or "not known"
     title = Text.assemble((f"run {run}\npolicy: {policy}", "italic"))
     if any(name in policy for name in NOT_TRAINED):
         title.append(", ").append("not a trained model", "bold")
-    shown = _default_ks(snapshot) if ks is None else ks
-    numbers = ("mean reward", *(f"pass@{k}" for k in shown), "tasks", "rollouts", "failed")
-    has_failed = any(agent.failures for agent in snapshot.agents.values())
-    rule = f"pass@k in %: a rollout passes with a reward of {threshold:g} or more; with 95 % intervals"
+    shown, left_out = _default_ks(snapshot) if ks is None else (ks, [])
+    rates = [f"pass@{k}" for k in shown]
+    numbers = ("mean reward", *rates, "tasks", "rollouts", "failed")
     table = listing(
         title.append("\n"),
         "environment (agent)",
         *numbers,
         numbers=numbers,
-        spare=[*([] if has_failed else ["failed"]), "tasks", *(f"pass@{k}" for k in shown[1:-1])],
-        caption=rule if shown else None,
+        spare=[*rates[1:-1], *rates[1:][-1:], "tasks", *rates[:1], "rollouts"],
+        caption="\n".join(_rules(snapshot, shown, left_out)) or None,
     )
     names = shown_environments(snapshot.agents)
-    for name, agent in snapshot.agents.items():
-        failed = sum(agent.failures.values())
-        rates = [_shown(agent.pass_at_k.get(k), ".1f") for k in shown]
-        counts = (f"{agent.tasks:,}", f"{agent.rollouts:,}", shown_count(failed))
-        table.add_row(printable(names[name]), _shown(agent.mean_reward, ".3f"), *rates, *counts)
+    rows = [(printable(names[name]), agent) for name, agent in snapshot.agents.items()]
+    if len(rows) > 1 and snapshot.all is not None:
+        rows.append((Text("all", "bold"), snapshot.all))
+    for name, agent in rows:
+        estimates = agent.pass_at_k_of_all() if ks is None else agent.pass_at_k
+        table.add_row(
+            name,
+            _mean_reward(agent),
+            *(_shown(estimates.get(k), ".1f", of=agent.tasks) for k in shown),
+            f"{agent.tasks:,}",
+            f"{agent.rollouts:,} of {agent.rollouts + agent.num_failed:,}" if agent.failures else f"{agent.rollouts:,}",
+            Text(shown_count(agent.num_failed), "red" if agent.failures else ""),
+        )
     return table
 
 
+def _rules(snapshot: ProfileSnapshot, shown: Sequence[int], left_out: Sequence[int]) -> Iterator[str]:
+    """Yield what the numbers of a table mean."""
+    if len(snapshot.agents) > 1:
+        yield "all: means over the tasks of all environments"
+    if any(agent.failures for agent in snapshot.agents.values()):
+        yield "mean of the rollouts that have a reward; ≥: with the failed ones as 0"
+    if shown:
+        yield f"pass@k in %: a rollout passes with a reward of {snapshot.pass_threshold:g} or more; with 95 % intervals"
+    for k in left_out[:1]:
+        yield f"pass@{k} is left out: not every task has {k} rewards"
+
+
 def field_table(name: str, agent: AgentSnapshot) -> Listing:
-    """Return a table with mean, deviation and range of the reward and of each other number of an agent's rollouts."""
+    """Return a table with mean, deviation and range over an agent's rollouts of the reward and each other number."""
     numbers = ("rollouts", "mean", "std", "min", "median", "max")
     caption = f"{agent.fields_left_out} values of further fields are left out" if agent.fields_left_out else None
-    table = listing(f"fields of {name}", "field", *numbers, numbers=numbers, caption=caption)
+    table = listing(f"numbers of {name} over all rollouts", "field", *numbers, numbers=numbers, caption=caption)
     for field, stats in agent.fields.items():
         cells = (stats.mean, stats.std, stats.min, stats.median, stats.max)
         table.add_row(printable(field), f"{stats.count:,}", *(shown_number(value, ",.6g") for value in cells))
@@ -87,38 +103,46 @@ def field_table(name: str, agent: AgentSnapshot) -> Listing:
 
 
 def rate_table(name: str, agent: AgentSnapshot, ks: Sequence[int] | None = None) -> Listing:
-    """Return a table with pass@k, the mean of the first k, and the majority where the rollouts have answers."""
-    has_majority = bool(agent.majority_at_k)
-    numbers = ("pass@k", "interval", "avg of k", *(["majority@k"] if has_majority else []))
-    lines = ["avg of k: mean reward of the first k rollouts of each task"]
-    if has_majority:
-        lines.append("majority@k: mean reward of the answer that most of the first k rollouts give")
+    """Return a table with pass@k, and the vote of the majority where the rollouts have answers."""
+    numbers = ("pass@k", "interval")
+    lines = []
+    if agent.majority is not None:
+        lines.append(f"majority {agent.majority.value:.1f} %: tasks whose most frequent answer passes")
     if agent.no_answer is not None:
         lines.append(f"{agent.no_answer:.1f} % of the rollouts have no answer")
-    table = listing(f"pass@k of {name} (%)", "k", *numbers, numbers=numbers, caption="\n".join(lines))
-    for k in sorted(agent.pass_at_k) if ks is None else ks:
-        estimate = agent.pass_at_k.get(k)
+    table = listing(f"pass@k of {name} (%)", "k", *numbers, numbers=numbers, caption="\n".join(lines) or None)
+    estimates = agent.pass_at_k_of_all() if ks is None else agent.pass_at_k
+    for k in sorted(estimates) if ks is None else ks:
+        estimate = estimates.get(k)
         interval = None if estimate is None else estimate.interval
         table.add_row(
             f"{k}",
             shown_number(None if estimate is None else estimate.value, ".1f"),
             "-" if interval is None else f"{interval.low:.1f} to {interval.high:.1f}",
-            shown_number(agent.avg_of_k.get(k), ".1f"),
-            *([shown_number(agent.majority_at_k.get(k), ".1f")] if has_majority else []),
         )
     return table
 
 
-def _default_ks(snapshot: ProfileSnapshot) -> list[int]:
+def _default_ks(snapshot: ProfileSnapshot) -> tuple[list[int], list[int]]:
+    """Return the k's to show, and those that only some tasks have rewards for."""
     largest = max((agent.max_k for agent in snapshot.agents.values()), default=0)
-    return sorted({k for k in KS if k <= largest} | ({largest} if 0 < largest <= KS[-1] else set()))
+    common = {k for agent in snapshot.agents.values() for k in agent.pass_at_k_of_all() if k <= KS[-1]}
+    wanted = {k for k in (*KS, largest) if k <= min(largest, KS[-1])} - {0}
+    shown = wanted & common | {max(common, default=1)} & common
+    return sorted(shown), sorted(wanted - common)
 
 
-def _shown(estimate: Estimate | None, form: str) -> Text:
+def _mean_reward(agent: AgentSnapshot) -> Text:
+    shown = _shown(agent.mean_reward, ".3f")
+    return shown if agent.lower_bound is None else shown.append(f"\n≥ {agent.lower_bound:.3f}", "red")
+
+
+def _shown(estimate: Estimate | None, form: str, of: int = 0) -> Text:
+    """Return an estimate over its interval, and below how many `of` the tasks it is about, if not all."""
     if estimate is None:
         return Text("-")
     shown = Text(f"{estimate.value:{form}}")
     if estimate.interval is not None:
         low, high = estimate.interval.low, estimate.interval.high
         shown.append(f"\n{low:{form}} to {high:{form}}", "dim")
-    return shown
+    return shown.append(f"\n{estimate.tasks:,} of {of:,} tasks", "dim") if estimate.tasks < of else shown

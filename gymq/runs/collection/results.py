@@ -83,8 +83,8 @@ class RunResult:
 
     @property
     def pass_at_k(self) -> dict[int, Estimate]:
-        """pass@k in percent with its confidence interval, by k."""
-        return {} if self.statistics is None else self.statistics.pass_at_k
+        """pass@k in percent with its confidence interval, by the k that every task has so many rewards for."""
+        return {} if self.statistics is None else self.statistics.pass_at_k_of_all()
 
     def to_pandas(self) -> pandas.DataFrame:
         """Return a data frame with a line for each rollout, those that failed included.

@@ -12,8 +12,8 @@ from gymq.redaction import redact
 from gymq.runs.outcome_fields import objects, params_of, question_of, readable_content, row_of
 from gymq.stats.field_totals import FieldTotals
 from gymq.stats.outcome_feed import add_outcome
-from gymq.stats.running import AgentSnapshot, RunningProfile
-from gymq.stats.sums import Moments, is_usable
+from gymq.stats.running import AgentSnapshot, RunningProfile, RunningReward
+from gymq.stats.sums import is_usable
 
 MAX_ROWS = 10_000
 """Outcomes in the table to look at; the file of all outcomes has the others too."""
@@ -67,7 +67,7 @@ class RunReport:
         self.num_left_out = 0
         self._profile = profile
         self._profiled = profiled
-        self._rewarded: dict[str, Moments] = {}
+        self._rewarded: dict[str, RunningReward] = {}
         self._durations: dict[str, FieldTotals] = {}
         self._points: list[Point] = []
         self._stride = 1
@@ -88,7 +88,8 @@ class RunReport:
         if outcome.duration_s > 0 and is_usable(outcome.duration_s):
             self._durations.setdefault(outcome.agent, FieldTotals()).add(outcome.duration_s)
         if isinstance(outcome, VerifiedRollout) and is_usable(outcome.reward):
-            self._rewarded.setdefault(outcome.agent, Moments()).add(outcome.reward)
+            rewards = self._rewarded.setdefault(outcome.agent, RunningReward())
+            rewards.add(outcome.task_index, outcome.num_rollouts, outcome.reward)
         if self.num_outcomes % self._stride == 0:
             self._points.append(self._point())
             if len(self._points) > MAX_POINTS:  # every other one, from now on too
@@ -125,7 +126,8 @@ class RunReport:
         return [point for point in points if point.values]
 
     def _point(self) -> Point:
-        means = {f"{agent}/reward_so_far": mean.mean for agent, mean in self._rewarded.items()}
+        estimates = {agent: rewards.estimate() for agent, rewards in self._rewarded.items()}
+        means = {f"{agent}/reward_so_far": found.value for agent, found in estimates.items() if found}
         return Point(self.num_outcomes, self._ended_at, means)
 
 
@@ -137,13 +139,15 @@ def _figures(agent: AgentSnapshot) -> Iterator[tuple[str, float]]:
     estimates = {f"pass@{k}": estimate for k, estimate in agent.pass_at_k.items()}
     if agent.mean_reward is not None:
         estimates["reward"] = agent.mean_reward
+    if agent.lower_bound is not None:
+        yield "reward_lower_bound", agent.lower_bound
+    if agent.majority is not None:
+        estimates["majority"] = agent.majority
     for name, estimate in estimates.items():
         yield name, estimate.value
         if estimate.interval is not None:
             yield f"{name}_low", estimate.interval.low
             yield f"{name}_high", estimate.interval.high
-    for k, percentage in agent.majority_at_k.items():
-        yield f"majority@{k}", percentage
     for field, stats in agent.fields.items():
         name = field.replace("/", "_")  # a slash begins a group of figures
         yield f"mean/{name}", stats.mean
