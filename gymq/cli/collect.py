@@ -64,8 +64,8 @@ def collect(
     Args:
         overrides: changes to the configuration, as `key=value`, `+key=value`, `++key=value` or `~key`; those of
             `responses_create_params` set sampling parameters.
-        rows: rows to roll out: a file in JSONL, Parquet or Arrow, a folder of them, or a data set of the Hugging Face
-            Hub as `hf:OWNER/NAME[/CONFIGURATION][@REVISION][:SPLIT]`.
+        rows: rows to roll out: a file in JSONL, Parquet, Arrow, CSV or TSV, a JSON array, a folder of files, or a data
+            set of the Hugging Face Hub as `hf:OWNER/NAME[/CONFIGURATION][@REVISION][:SPLIT]`.
         dataset: name or type of a `datasets` block of the configuration, instead of --rows; with its prompt and
             repeats. Default with --benchmark: the block of the type benchmark.
         output: file for the rollouts, JSONL; the other files of the run are written beside it. Default: a file in

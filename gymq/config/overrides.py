@@ -15,7 +15,7 @@ from omegaconf.errors import OmegaConfBaseException
 from gymq.config.errors import ConfigError, first_line
 from gymq.config.sources import OVERRIDE
 from gymq.config.values import parse_value
-from gymq.data.hub import READABLE
+from gymq.data.datasets import READABLE
 from gymq.errors import did_you_mean
 from gymq.protocol.instances import KIND_OF
 from gymq.redaction import MASK, may_name_secret

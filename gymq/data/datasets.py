@@ -1,29 +1,22 @@
-"""Data sets that `gymq collect` reads: JSONL, Parquet and Arrow files, folders of them, and names of the Hub.
-
-Each row becomes one line of JSON. Files are read in pieces, so memory does not grow with them.
-"""
+"""Data sets that `gymq collect` reads: files of rows, folders of them, and names of the Hub."""
 
 from __future__ import annotations
 
 import hashlib
-import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from gymq.data.hub import PREFIX, READABLE, SHARD, HubName, fetch
-from gymq.data.jsonl import NOT_A_FILE, JsonlError, JsonlFile
-from gymq.data.rows import AGENT_REF, PARAMS
+from gymq.data.hub import OF_THE_HUB, PREFIX, SHARD, HubName, fetch
+from gymq.data.jsonl import NOT_A_FILE, JsonlError
 from gymq.data.run_files import file_digest
+from gymq.data.tables import num_header_lines, read_rows_of
 from gymq.workers import SHIPPED
 
-ROWS_AT_ONCE = 8  # decoded to Python objects: a value that a file has once may be in each of them
-
-_COLUMNAR = (".parquet", ".arrow")
-_AS_JSON_TEXT = (PARAMS, AGENT_REF)  # objects that may be JSON text in a table
+READABLE = (*OF_THE_HUB, ".csv", ".tsv")
+"""Endings of the files that belong to the splits of a folder."""
 
 
 class DatasetError(JsonlError):
@@ -56,10 +49,9 @@ class Dataset:
         """Return the place of a row that was read, counted from 1, for messages."""
         if self._of_a_list:
             return f"{self.name}[{number - 1}]"
-        if len(self.files) == 1:
-            return f"{self.name}:{number}"
-        at = bisect_left(self._before, number) - 1
-        return f"{self.files[at]}:{number - self._before[at]}"
+        at = 0 if len(self.files) == 1 else bisect_left(self._before, number) - 1
+        name = self.name if len(self.files) == 1 else self.files[at]
+        return f"{name}:{num_header_lines(self.files[at]) + number - self._before[at]}"
 
     def __iter__(self) -> Iterator[bytes]:
         """Yield the rows as lines of JSON.
@@ -89,7 +81,7 @@ class Dataset:
                     raise DatasetError(f"{file}: row {row}: {problem}")
                 refuse(before + row, problem)
 
-            for line in _lines_of_table(file, refuse_row) if file.suffix in _COLUMNAR else JsonlFile(file):
+            for line in read_rows_of(file, refuse_row):
                 number += 1
                 yield line
 
@@ -177,92 +169,3 @@ def _saved_to_disk(folder: Path) -> list[Path]:
     if missing:
         raise DatasetError(f"{state} names files that do not exist: {', '.join(missing)}")
     return files
-
-
-# Rows of tables -------------------------------------------------------------------------------------------------------
-
-
-def _lines_of_table(file: Path, refuse: Callable[[int, str], None]) -> Iterator[bytes]:
-    try:
-        import pyarrow  # type: ignore[import-untyped]
-    except ImportError:
-        raise DatasetError(f'{file}: reading this needs pyarrow: pip install "gymq[datasets]"') from None
-    number = 0
-    try:
-        for batch in _parquet_batches(file) if file.suffix == ".parquet" else _arrow_batches(file):
-            for start in range(0, batch.num_rows, ROWS_AT_ONCE):
-                for row in batch.slice(start, ROWS_AT_ONCE).to_pylist(maps_as_pydicts="strict"):
-                    number += 1
-                    try:
-                        line = _line(row)
-                    except DatasetError as error:
-                        refuse(number, str(error))
-                        line = b""
-                    yield line
-    except FileNotFoundError:
-        raise DatasetError(f"{file}: file not found") from None
-    except (OSError, pyarrow.ArrowException, UnicodeDecodeError) as error:
-        detail = " ".join(str(error).split())[:300]
-        raise DatasetError(f"{file}: cannot be read after row {number}: {detail}") from None
-
-
-def _parquet_batches(file: Path) -> Iterator[Any]:
-    from pyarrow import parquet
-
-    with parquet.ParquetFile(file, pre_buffer=False, buffer_size=1 << 20) as table:
-        yield from table.iter_batches(batch_size=ROWS_AT_ONCE, use_threads=False)
-
-
-def _arrow_batches(file: Path) -> Iterator[Any]:
-    import pyarrow
-
-    with pyarrow.memory_map(str(file)) as source:
-        if source.read(6) == b"ARROW1":
-            source.seek(0)
-            with pyarrow.ipc.open_file(source) as table:
-                for index in range(table.num_record_batches):
-                    yield table.get_batch(index)
-        else:
-            source.seek(0)
-            with pyarrow.ipc.open_stream(source) as stream:
-                yield from stream
-
-
-def _line(row: dict[str, Any]) -> bytes:
-    fields = {}
-    for name, value in row.items():
-        if name in _AS_JSON_TEXT and isinstance(value, str):
-            fields[name] = _parsed(value, f"column {name}")
-        elif not _is_missing(value):
-            fields[name] = _plain(value, f"column {name}")
-    try:
-        return msgspec.json.encode(fields) + b"\n"
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
-        raise DatasetError(f"the row has no JSON form: {error}") from None
-
-
-def _parsed(text: str, where: str) -> Any:
-    try:
-        return msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-    except (msgspec.DecodeError, RecursionError) as error:
-        raise DatasetError(f"{where}: expected an object or the JSON text of one: {error}") from None
-
-
-def _plain(value: Any, where: str) -> Any:
-    """Return the value without fields that are null.
-
-    In a table each object has the fields of all objects, with null for missing ones.
-    """
-    if isinstance(value, dict):
-        return {name: _plain(entry, f"{where}.{name}") for name, entry in value.items() if not _is_missing(entry)}
-    if isinstance(value, list):
-        return [None if _is_missing(entry) else _plain(entry, where) for entry in value]
-    if isinstance(value, bytes):
-        raise DatasetError(f"{where}: contains bytes, which have no JSON form; write images as data URLs")
-    if isinstance(value, float) and math.isinf(value):
-        raise DatasetError(f"{where}: contains an infinite number, which has no JSON form")
-    return value
-
-
-def _is_missing(value: Any) -> bool:
-    return value is None or (isinstance(value, float) and math.isnan(value))

@@ -28,7 +28,8 @@ PREFIX = "hf:"
 CONVERTED = "refs/convert/parquet"
 """The branch with the Parquet files that the Hub makes of a data set."""
 
-READABLE = (".parquet", ".arrow", ".jsonl", ".jsonl.gz", ".jsonl.zst")
+OF_THE_HUB = (".parquet", ".arrow", ".jsonl", ".jsonl.gz", ".jsonl.zst")
+"""Endings of the files that are read from the Hub; it makes Parquet files of others, such as CSV."""
 SHARD = re.compile(r"(?P<split>.+)-[0-9]{3,6}-of-(?P<count>[0-9]{3,6})(-[0-9a-f]+)?")
 """The name, without its ending, of one of several files of a split."""
 
@@ -113,7 +114,7 @@ def fetch(name: HubName, token: str | None = None) -> list[Path]:
     api = _Api(name, token)
     with _sentences(name, api.library):
         commit, files = api.files(name.revision)
-        if not any(file.path.endswith(READABLE) for file in files) and name.revision is None:
+        if not any(file.path.endswith(OF_THE_HUB) for file in files) and name.revision is None:
             commit, files = api.files(CONVERTED)
         by_path = {file.path: file for file in files}
         chosen = choose(name, list(by_path), api.card(commit, by_path))
@@ -225,10 +226,10 @@ def choose(name: HubName, paths: Sequence[str], card: dict[str, Any]) -> list[st
     Raises:
         HubError: no file can be read, or the name is ambiguous.
     """
-    readable = sorted(path for path in paths if path.endswith(READABLE))
+    readable = sorted(path for path in paths if path.endswith(OF_THE_HUB))
     if not readable:
         raise HubError(
-            f"{name} has no files of {', '.join(READABLE)}; {PREFIX}{name.repository}@{CONVERTED} names the Parquet "
+            f"{name} has no files of {', '.join(OF_THE_HUB)}; {PREFIX}{name.repository}@{CONVERTED} names the Parquet "
             "files that the Hub makes of public data sets"
         )
     by_configuration = _of_card(card, readable) or _of_folders(name, readable)

@@ -91,7 +91,7 @@ class JsonlText:
 def numbered_lines(source: LineSource) -> Iterator[tuple[int, str, bytes]]:
     """Yield the number of each line that is not blank, its place for messages, and the line."""
     for number, line in enumerate(source, 1):
-        if not line.isspace():
+        if line and not line.isspace():
             yield number, f"{source.name}:{number}", line
 
 

@@ -21,7 +21,8 @@ from verifiers.v1.dialects import parse_message
 from gymq import responses
 from gymq.agent import Agent
 from gymq.agent_harness import AgentHarness
-from gymq.data.jsonl import JsonlFile, numbered_lines
+from gymq.data.datasets import Dataset
+from gymq.data.jsonl import numbered_lines
 from gymq.data.rows import PARAMS, RowError
 from gymq.data.short_rows import whole_row
 from gymq.errors import GymqError
@@ -67,7 +68,7 @@ class EnvironmentTasksetConfig(vf.TasksetConfig):
     """What `--env.taskset.*` sets. The command asks for a class whose fields all have defaults."""
 
     rows: Path = Path()
-    """File with a row on each line, as any data set of gymq; required."""
+    """Data set of gymq, as `gymq collect --rows` takes it; required."""
     environment: str = ""
     """Environment of gymq: a shipped one's name, a module, or a file; required."""
     options: dict[str, Any] = pydantic.Field(default_factory=dict)
@@ -93,7 +94,7 @@ class EnvironmentTaskset(vf.Taskset[EnvironmentTask, EnvironmentTasksetConfig]):
             if getattr(config, name) in ("", Path()):
                 raise TrainerError(f"the taskset needs `{name}`: --env.taskset.{name}")
         played_by = {name: getattr(config, name) for name in PLAYED_BY}
-        for _, where, line in numbered_lines(JsonlFile(config.rows)):
+        for _, where, line in numbered_lines(Dataset(config.rows)):
             row, prompt = _row(line, where)
             yield EnvironmentTask(EnvironmentData(prompt=prompt, row=row, **played_by), config.task)
 

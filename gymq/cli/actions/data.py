@@ -18,8 +18,8 @@ from gymq.cli.shared.parameters import WorkerSources
 from gymq.config import Config
 from gymq.config.benchmarks import find_benchmark
 from gymq.config.dataset_blocks import BENCHMARK, DatasetBlock, dataset_blocks, find_block
-from gymq.data.datasets import Dataset
-from gymq.data.hub import PREFIX, READABLE
+from gymq.data.datasets import READABLE, Dataset
+from gymq.data.hub import PREFIX
 from gymq.data.jsonl import JsonlError, atomic_write, numbered_lines, parse_object
 from gymq.data.prompt import PromptError
 from gymq.data.rows import AGENT_REF, RowError
