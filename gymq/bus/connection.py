@@ -90,7 +90,7 @@ class Connection:
         self._reconnected_at = -math.inf
         self._names = unguessable.texts(12)
         self._expected: dict[str, Callable[[Msg], None]] = {}
-        self._deniable: dict[str, tuple[str, Callable[[Denied], None]]] = {}  # requests, by reply: their subject
+        self._requests: dict[str, tuple[str, Callable[[BusError], None]]] = {}  # by reply
         self._problems: list[str] = []  # of the tries to connect
         self._logged: dict[str, float] = {}  # when each problem of the tries to reconnect was logged last
         self._absent_at = math.inf  # from when on a server that is not there is not waited for
@@ -215,7 +215,13 @@ class Connection:
                 log.exception("a callback after the reconnect failed")
 
     async def _on_closed(self) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        """Fail the requests that wait: nothing arrives any more."""
         self.lost.set()
+        for subject, fail in list(self._requests.values()):
+            fail(BusError(f"no answer on {subject}: the connection is closed"))
 
     async def __aenter__(self) -> Self:
         return self
@@ -234,7 +240,7 @@ class Connection:
             self._nc.abandon()
         with contextlib.suppress(nats.errors.Error, TimeoutError, OSError):
             await self._nc.close()
-        self.lost.set()
+        self._end()
 
     @property
     def is_connected(self) -> bool:
@@ -340,25 +346,26 @@ class Connection:
         answered_by: str,
         *,
         subject: str = "",
-        on_denied: Callable[[Denied], None] | None = None,
+        on_failed: Callable[[BusError], None] | None = None,
     ) -> str:
         """Return a fresh reply subject; `on_reply` gets what arrives there until `forget`.
 
         Args:
             answered_by: the role that may answer, see `subjects.answered_by`.
             subject: where the request is published.
-            on_denied: called if the server does not let this user publish there, which gets no reply.
+            on_failed: called if no reply can come: the server does not let this user publish there, or the connection
+                is closed for good.
         """
         # Random: a worker that knows the reply subject of a request can answer it.
         reply = subjects.reply(self.role, answered_by, self.box, next(self._names))
         self._expected[reply] = on_reply
-        if on_denied is not None:
-            self._deniable[reply] = subject, on_denied
+        if on_failed is not None:
+            self._requests[reply] = subject, on_failed
         return reply
 
     def forget(self, reply: str) -> None:
         self._expected.pop(reply, None)
-        self._deniable.pop(reply, None)
+        self._requests.pop(reply, None)
 
     def _on_reply(self, message: Msg) -> None:
         on_reply = self._expected.get(message.subject) or self._expected.get("late")
@@ -408,7 +415,7 @@ class Connection:
             else:
                 give_up()
 
-        reply = self.expect(on_reply, answered_by or subjects.answered_by(subject), subject=subject, on_denied=fail)
+        reply = self.expect(on_reply, answered_by or subjects.answered_by(subject), subject=subject, on_failed=fail)
         # A timer is half the cost of asyncio.timeout, and this runs several times a rollout.
         timer = loop.call_later(timeout_s, too_late)
         try:
@@ -426,9 +433,9 @@ class Connection:
         denied = _DENIED.search(error)
         if denied is None or denied[1] != "publish":
             return
-        for subject, on_denied in list(self._deniable.values()):
+        for subject, fail in list(self._requests.values()):
             if subject.lower() == denied[2]:
-                on_denied(Denied(f"the NATS server does not let this user publish to {subject}"))
+                fail(Denied(f"the NATS server does not let this user publish to {subject}"))
 
 
 def _options(login: dict[str, str], context: Any) -> dict[str, Any]:

@@ -297,16 +297,16 @@ class JetStream:
 
     async def _read_batch(self, stream: str, query: dict[str, Any], timeout_s: float) -> tuple[list[Stored], bool]:
         """Return the messages that answer a query for a batch, and whether more follow."""
-        arrived: asyncio.Queue[Msg | Denied] = asyncio.Queue()
+        arrived: asyncio.Queue[Msg | BusError] = asyncio.Queue()
         subject = f"$JS.API.DIRECT.GET.{stream}"
-        reply = self._bus.expect(arrived.put_nowait, subjects.SERVER, subject=subject, on_denied=arrived.put_nowait)
+        reply = self._bus.expect(arrived.put_nowait, subjects.SERVER, subject=subject, on_failed=arrived.put_nowait)
         found: list[Stored] = []
         try:
             await self._bus.publish(subject, msgspec.json.encode(query), reply=reply)
             while True:
                 async with asyncio.timeout(timeout_s):
                     message = await arrived.get()
-                if isinstance(message, Denied):
+                if isinstance(message, BusError):
                     raise message
                 if is_no_responders(message):
                     raise NoAnswer(f"the stream {stream} is not available")

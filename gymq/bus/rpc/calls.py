@@ -243,7 +243,7 @@ class Calls:
                 lambda message: self._on_reply(pending, message),
                 answered_by,
                 subject=subject,
-                on_denied=lambda error: self._on_denied(pending, error),
+                on_failed=lambda error: self._on_failed(pending, error),
             )
             pending.timer = loop.call_at(min(deadline, loop.time() + ACCEPT_TIMEOUT_S), self._not_accepted, pending)
             await self._bus.publish(subject, body, reply=pending.reply, headers=tracing.headers())
@@ -340,7 +340,7 @@ class Calls:
         elif not pending.future.done():
             pending.future.set_exception(CallLost(f"no worker accepted the call on {pending.subject}"))
 
-    def _on_denied(self, pending: _Pending, error: Denied) -> None:
+    def _on_failed(self, pending: _Pending, error: BusError) -> None:
         if pending.worker is None and not pending.future.done():
             pending.future.set_exception(error)
 
