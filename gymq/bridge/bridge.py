@@ -70,6 +70,7 @@ class Bridge:
         )
         hosts = (settings.host, directory.head_host, *(place.host for place in directory), *settings.allowed_hosts)
         self._web = WebRoutes(self._context)
+        self._web.read_from(bus)
         self._server = HttpServer(OriginCheck(hosts, settings.host, with_key=settings.api_key is not None))
 
     @property

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from aiohttp import web
@@ -19,6 +21,7 @@ from gymq.bus.rpc.routing import RoutedCalls
 from gymq.protocol.instances import Kind
 
 INSTANCE = "instance"  # of a path with a prefix, such as /models/{instance}/v1/responses
+NEXT_BUS_S = 15.0  # several times what a server takes to start
 
 
 @dataclass(kw_only=True)
@@ -26,12 +29,14 @@ class ReadContext:
     """Context of routes that only read: everything needed to show the state of a bus."""
 
     settings: BridgeSettings
-    bus: Bus
+    bus: Bus = field(init=False)  # once `has_bus` is set; another one may replace it
+    has_bus: asyncio.Event = field(default_factory=asyncio.Event)
     draining: bool = False
     logs: Path | None = None  # folder of the workers' logs, where they are on this machine
     token_texts: TokenTexts | None = None  # the tokenizer of the policy, if it is known
     may_change: bool = True  # whether runs may be cancelled, requeued and described
     has_workers: bool = True  # False: it is a store without its cluster, where nothing is in flight
+    notice: Callable[[], str] = str  # returns what a reader has to know of the cluster; empty: all is well
 
     def admit(self, request: web.Request) -> None:
         """Check whether a request may be served.
@@ -44,11 +49,25 @@ class ReadContext:
         if self.draining:
             raise BridgeError(503, "shutting_down", "the bridge is shutting down")
 
+    async def current_bus(self) -> Bus:
+        """Return the bus, waiting while there is none.
+
+        Raises:
+            BridgeError: 503; it takes too long.
+        """
+        try:
+            async with asyncio.timeout(NEXT_BUS_S):
+                await self.has_bus.wait()
+        except TimeoutError:
+            raise BridgeError(503, "no_server", self.notice() or "the stored runs cannot be read now") from None
+        return self.bus
+
 
 @dataclass(kw_only=True)
 class Context(ReadContext):
     """One bridge, as its routes see it."""
 
+    bus: Bus
     directory: Directory
     calls: RoutedCalls
     rollouts: Rollouts

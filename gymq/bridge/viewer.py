@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
@@ -26,7 +27,7 @@ class Viewer:
 
     def __init__(
         self,
-        bus: Bus,
+        bus: Bus | None,
         host: str,
         port: int | None = None,
         *,
@@ -34,10 +35,12 @@ class Viewer:
         token_texts: TokenTexts | None = None,
         may_change: bool = False,
         has_workers: bool = True,
+        notice: Callable[[], str] = str,
     ) -> None:
         """Prepare a viewer; it does not listen yet.
 
         Args:
+            bus: the bus with the runs; None: requests wait for `read_from`.
             host: address to listen on.
             port: port to listen on; None: the first free one from `VIEWER_PORT` on.
             logs: folder of the workers' logs, where they are on this machine.
@@ -45,19 +48,23 @@ class Viewer:
             may_change: whether runs may be cancelled, requeued and described; only where no other machine can connect,
                 since a viewer has no key.
             has_workers: False for a store without its cluster: nothing of it is in flight.
+            notice: returns a sentence about the cluster that the pages show; empty: none.
         """
         self._host = host
         self._port = port
+        self._may_change = may_change and is_loopback(host)
         self._context = ReadContext(
             settings=BridgeSettings(host=host),
-            bus=bus,
             logs=logs,
             token_texts=token_texts,
-            may_change=may_change and is_loopback(host),
+            may_change=self._may_change,
             has_workers=has_workers,
+            notice=notice,
         )
         self._server = HttpServer(OriginCheck([host], host, with_key=False))
         self._web = WebRoutes(self._context)
+        if bus is not None:
+            self._web.read_from(bus)
 
     @property
     def port(self) -> int:
@@ -69,6 +76,21 @@ class Viewer:
     def url(self) -> str:
         """Return what to open in a browser."""
         return f"http://{reachable(self._host)}:{self.port}/ui/"
+
+    def leave_bus(self) -> None:
+        """Have requests wait for the next bus."""
+        self._context.has_bus.clear()
+
+    def read_from(self, bus: Bus, *, has_workers: bool, is_copy: bool) -> None:
+        """Show the runs of another bus.
+
+        Args:
+            has_workers: False for a store without its cluster.
+            is_copy: it is a copy of the store, in which changes would be lost.
+        """
+        self._context.has_workers = has_workers
+        self._context.may_change = self._may_change and not is_copy
+        self._web.read_from(bus)
 
     async def __aenter__(self) -> Self:
         """Start to listen.

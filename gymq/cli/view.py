@@ -21,8 +21,8 @@ def view(
 ) -> int:
     """Show runs and rollouts in a browser: those stored in this folder, those of a cluster, or those in files.
 
-    It needs no configuration and no workers. A cluster in this folder is followed live, even if it
-    is started later.
+    It needs no configuration and no workers. It may be opened before the first run, and stays open
+    while clusters start, stop or crash in this folder.
 
     Args:
         files: rollouts to show, each file as a run: outputs of `gymq collect` or of NeMo Gym, logs of Inspect,

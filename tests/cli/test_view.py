@@ -1,8 +1,11 @@
 """`gymq view`: the viewer of a folder, of a cluster that comes and goes in it, and of a file."""
 
+import asyncio
 import json
+import os
 import signal
 import subprocess
+import threading
 import time
 import urllib.error
 import urllib.request
@@ -15,8 +18,15 @@ import pytest
 
 from gymq.bridge import viewer
 from gymq.bridge.viewer import Viewer
-from gymq.bus import Bus
+from gymq.bus import Bus, streams
+from gymq.bus.queue.outcome_store import OutcomeStore
+from gymq.cluster.server import EmbeddedServer
+from gymq.protocol import subjects
+from gymq.protocol.codec import encode
+from gymq.protocol.messages import Run
 from tests.support.ports import free_port
+from tests.web.browser import browser, needs_browser
+from tests.web.conftest import rollout
 
 from .conftest import Command, Finished, entry, row, write_workers
 
@@ -41,6 +51,19 @@ class Shown:
             return {run["run"]: run["num_rewarded"] for run in listed}
         except (urllib.error.URLError, ConnectionError):
             return {}
+
+    def until_notice(self, text: str) -> None:
+        """Wait until the page says this of the cluster; empty: nothing."""
+        give_up = time.monotonic() + LONG_S
+        while (notice := self.get("notice")["notice"]) != text and (not text or text not in notice):
+            assert time.monotonic() < give_up, notice
+            time.sleep(0.1)
+
+    def until_cluster(self, *, is_here: bool) -> None:
+        give_up = time.monotonic() + LONG_S
+        while self.get("cluster")["is_here"] != is_here:
+            assert time.monotonic() < give_up
+            time.sleep(0.1)
 
     def until(self, holds: Callable[[dict[str, int]], bool]) -> dict[str, int]:
         give_up = time.monotonic() + LONG_S
@@ -70,6 +93,49 @@ def viewing(folder: Path, *arguments: object, ended_by: signal.Signals = signal.
             process.send_signal(ended_by)
             _, shown.warned = process.communicate(timeout=LONG_S)
             assert process.returncode == 0
+
+
+@contextmanager
+def watching(shown: Shown) -> Iterator[list[int]]:
+    """Ask for the runs all the time while the block runs, and list the statuses of the answers."""
+    statuses: list[int] = []
+    ended = threading.Event()
+
+    def ask() -> None:
+        while not ended.is_set():
+            try:
+                shown.get("runs")
+                statuses.append(200)
+            except urllib.error.HTTPError as error:
+                statuses.append(error.code)
+            except (urllib.error.URLError, ConnectionError):
+                statuses.append(0)
+
+    asking = threading.Thread(target=ask)
+    asking.start()
+    try:
+        yield statuses
+    finally:
+        ended.set()
+        asking.join()
+
+
+@contextmanager
+def running_server(folder: Path) -> Iterator[EmbeddedServer]:
+    """The server of a cluster without workers."""
+    server = EmbeddedServer(folder / ".gymq" / "jetstream")
+    asyncio.run(server.start())
+    try:
+        yield server
+    finally:
+        asyncio.run(server.stop())
+
+
+async def store_run(url: str, run: str) -> None:
+    async with await Bus.connect(url, role="operator", name="test") as bus:
+        await streams.ensure(bus.js, [])
+        await bus.js.store(subjects.run_record(run), encode(Run(run=run, created_at=time.time(), num_rollouts=1)))
+        assert await OutcomeStore(bus).put(rollout(run, 0), replaces=None, patience_s=30.0)
 
 
 def collect(folder: Path, output: str, *given: str) -> None:
@@ -134,10 +200,62 @@ def test_the_cluster_that_runs_in_a_folder_is_shown(cluster: Finished) -> None:
             assert time.monotonic() < deadline, kinds
 
 
-def test_nothing_is_served_where_nothing_was_run(gymq: Command, here: Path) -> None:
-    called = gymq("view")
-    assert called.status == 2
-    assert "nothing is stored in this folder" in called.err
+@pytest.mark.nightly
+@needs_browser
+async def test_ten_collections_under_an_open_page_appear_in_it(workers: Path) -> None:
+    with viewing(workers) as shown, watching(shown) as answers:
+        async with browser() as page:
+            await page.open(shown.url)
+            await page.shows("no runs yet")
+            for number in range(10):
+                await asyncio.to_thread(collect, workers, f"number{number}.jsonl")
+                await page.shows(f"number{number}-")
+            assert await page.value("document.getElementById('notice').hidden")
+    assert set(answers) == {200}
+
+
+def test_clusters_start_and_stop_under_an_open_page(tmp_path: Path) -> None:
+    with viewing(tmp_path) as shown, watching(shown) as answers:
+        assert shown.get("runs")["runs"] == []
+        assert list(tmp_path.iterdir()) == []
+        for number in range(10):
+            with running_server(tmp_path) as server:
+                asyncio.run(store_run(server.url, f"run-{number}"))
+                shown.until(lambda runs: len(runs) == number + 1)  # noqa: B023
+        shown.until_cluster(is_here=False)
+        assert set(shown.runs()) == {f"run-{number}" for number in range(10)}
+    assert set(answers) == {200}
+
+
+def test_a_cluster_that_freezes_and_crashes_is_said_in_the_page_and_its_runs_are_still_read(tmp_path: Path) -> None:
+    with viewing(tmp_path) as shown, watching(shown) as answers, running_server(tmp_path) as server:
+        asyncio.run(store_run(server.url, "first"))
+        shown.until_cluster(is_here=True)
+        shown.until(lambda runs: "first" in runs)
+        os.kill(server.pid, signal.SIGSTOP)
+        shown.until_notice("the cluster in this folder has not answered for")
+        assert (shown.get("runs/first")["overview"]["run"], shown.get("site")["may_change"]) == ("first", False)
+        assert shown.get("rollouts/first/0/0")["reward"] == 1.0
+        os.kill(server.pid, signal.SIGCONT)
+        shown.until_notice("")
+        shown.until_cluster(is_here=True)
+        asyncio.run(store_run(server.url, "second"))
+        shown.until(lambda runs: "second" in runs)
+        os.kill(server.pid, signal.SIGKILL)
+        shown.until_cluster(is_here=False)
+        assert {"first", "second"} <= shown.runs().keys()
+        assert shown.get("site")["may_change"]
+    assert set(answers) == {200}
+
+
+def test_a_store_that_cannot_be_read_is_said_in_the_page(tmp_path: Path) -> None:
+    (tmp_path / ".gymq" / "jetstream").mkdir(parents=True)
+    (tmp_path / ".gymq" / "jetstream" / "password").write_text("not one")
+    with viewing(tmp_path) as shown:
+        shown.until_notice("password is damaged: delete it")
+        (tmp_path / ".gymq" / "jetstream" / "password").unlink()
+        shown.until_notice("")
+        assert shown.get("runs")["runs"] == []
 
 
 def test_only_reading_is_possible(cluster: Finished) -> None:

@@ -45,6 +45,7 @@ class Listeners:
             raise BridgeError(503, "saturated", f"{MOST_LISTENERS} pages are already connected")
         stream = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
         loop = asyncio.get_running_loop()
+        bus = self._context.bus
         self._number += 1
         try:
             first = await anext(events)  # an error of the request becomes a status
@@ -53,8 +54,8 @@ class Listeners:
             if first is not None:
                 await stream.write(_event(*first))
             async for event in events:
-                if self._context.draining:
-                    break
+                if self._context.draining or self._context.bus is not bus:
+                    break  # the page connects again, and reads from the new bus
                 if event is not None:
                     await stream.write(_event(*event))
                 elif loop.time() - sent_at > QUIET_S:

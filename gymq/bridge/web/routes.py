@@ -8,7 +8,7 @@ from typing import Annotated, Any, get_args
 import msgspec
 from aiohttp import web
 
-from gymq.bridge.context import ReadContext
+from gymq.bridge.context import NEXT_BUS_S, ReadContext
 from gymq.bridge.failures import BridgeError, invalid, not_found, run_not_found
 from gymq.bridge.http import JSON, Handler, read_body
 from gymq.bridge.web.actions import Description, RunActions, refused_change
@@ -22,6 +22,7 @@ from gymq.bridge.web.run_index import SORTS, Order, RunIndexes
 from gymq.bridge.web.run_list import RUN_SORTS, RunList
 from gymq.bridge.web.run_views import RunViews
 from gymq.bridge.web.site import HEADERS, PAGE, Site
+from gymq.bus import Bus, BusError
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.bus.queue.steering import Retuning
 from gymq.bus.streams import TASKS
@@ -34,6 +35,7 @@ from gymq.runs.outcome_fields import exact_record
 from gymq.runs.stored_runs import Runs
 
 MOST_MORE = 6  # runs beside the two that are compared
+READ_AGAIN_S = 0.2
 MOST_IN_FLIGHT = 200  # rollouts that are listed
 
 _RUN = "/ui/api/runs/{run}"
@@ -48,15 +50,21 @@ class WebRoutes:
     def __init__(self, context: ReadContext) -> None:
         self._context = context
         self._site = Site()
-        self._views = RunViews(context.bus, has_workers=context.has_workers)
-        self._runs = RunList(context.bus, has_workers=context.has_workers)
-        self._records = Runs(context.bus)
-        self._actions = RunActions(context.bus)
-        self._list = RolloutList(context.bus)
-        self._indexes = RunIndexes(context.bus)
-        self._store = OutcomeStore(context.bus)
         self._listeners = Listeners(context)
         self._rendering = Rendering()
+
+    def read_from(self, bus: Bus) -> None:
+        """Serve the requests that wait for a bus, and all later ones, from this one."""
+        context = self._context
+        context.bus = bus
+        context.has_bus.set()
+        self._views = RunViews(bus, has_workers=context.has_workers)
+        self._runs = RunList(bus, has_workers=context.has_workers)
+        self._records = Runs(bus)
+        self._actions = RunActions(bus)
+        self._list = RolloutList(bus)
+        self._indexes = RunIndexes(bus)
+        self._store = OutcomeStore(bus)
 
     def routes(self) -> list[web.RouteDef]:
         read, change = self._reading, self._changing
@@ -83,7 +91,8 @@ class WebRoutes:
             web.post(f"{_RUN}/requeue", change(self.requeue)),
             web.post(f"{_RUN}/description", change(self.describe)),
             web.get("/ui/api/logs", read(self.logs)),
-            web.get("/ui/api/site", read(self.site)),
+            web.get("/ui/api/site", self._admitted(self.site)),
+            web.get("/ui/api/notice", self._admitted(self.notice)),
             web.get(f"{_ROLLOUT}/neighbours", read(self.neighbours)),
             web.get(_ROLLOUT, read(self.rollout)),
             web.get(f"{_ROLLOUT}/live", read(self.rollout_live)),
@@ -200,6 +209,10 @@ class WebRoutes:
         """Return what this viewer can do beside showing."""
         return _answer({"may_change": self._context.may_change, "has_logs": self._context.logs is not None})
 
+    async def notice(self, request: web.Request) -> web.Response:
+        """Return what is the matter with the cluster, as a sentence; empty: nothing."""
+        return _answer({"notice": self._context.notice()})
+
     async def export(self, request: web.Request) -> web.StreamResponse:
         """Return all rollouts of a run as JSONL."""
         run = run_of(request)
@@ -248,7 +261,7 @@ class WebRoutes:
         changed = await self._actions.describe(run_of(request), description)
         return _answer({"note": changed.note, "tags": changed.tags})
 
-    def _reading(self, handler: Handler) -> Handler:
+    def _admitted(self, handler: Handler) -> Handler:
         """Return a handler that serves only requests that may be served, see `ReadContext.admit`."""
 
         async def handle(request: web.Request) -> web.StreamResponse:
@@ -256,6 +269,26 @@ class WebRoutes:
             return await handler(request)
 
         return handle
+
+    def _reading(self, handler: Handler) -> Handler:
+        """Return a handler of admitted requests that need the bus; what is read is read again from the next bus."""
+
+        async def handle(request: web.Request) -> web.StreamResponse:
+            context, now = self._context, asyncio.get_running_loop().time
+            give_up = now() + NEXT_BUS_S
+            while True:
+                bus = await context.current_bus()
+                try:
+                    return await handler(request)
+                except BusError as error:
+                    is_away = bool(context.notice()) or context.bus is not bus or not context.has_bus.is_set()
+                    if not is_away:
+                        raise
+                    if request.method != "GET" or now() > give_up:
+                        raise BridgeError(503, "no_server", context.notice() or str(error)) from None
+                await asyncio.sleep(READ_AGAIN_S)
+
+        return self._admitted(handle)
 
     def _changing(self, handler: Handler) -> Handler:
         """Return a handler that serves only requests that may change a run.

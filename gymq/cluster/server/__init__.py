@@ -11,7 +11,15 @@ For one machine and one user. Its store folder holds everything:
 """
 
 from gymq.cluster.server.embedded import EmbeddedServer, find_running, is_gone, silent_owner
-from gymq.cluster.server.errors import ServerError
+from gymq.cluster.server.errors import ServerError, StoreInUseError
 from gymq.redaction import redact
 
-__all__ = ["EmbeddedServer", "ServerError", "find_running", "is_gone", "redact", "silent_owner"]
+__all__ = [
+    "EmbeddedServer",
+    "ServerError",
+    "StoreInUseError",
+    "find_running",
+    "is_gone",
+    "redact",
+    "silent_owner",
+]

@@ -7,6 +7,10 @@ class ServerError(GymqError):
     """The server cannot be started, found or stopped. The message is for the user: what is wrong and what to do."""
 
 
+class StoreInUseError(ServerError):
+    """Another process owns the store."""
+
+
 class PortTakenError(ServerError):
     """Another program listens on `port`."""
 

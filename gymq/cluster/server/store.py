@@ -15,7 +15,7 @@ import msgspec
 
 from gymq.cluster.server.address import is_loopback
 from gymq.cluster.server.config import LOG_FILE, LOG_MAX_BYTES
-from gymq.cluster.server.errors import ServerError
+from gymq.cluster.server.errors import ServerError, StoreInUseError
 
 CONFIG_FILE = "nats-server.conf"
 _GRACE_S = 1.0  # a server whose owner was killed just now needs a moment to end
@@ -110,10 +110,10 @@ class Store:
         record = self.read_record()
         return self.is_wanted() or (record is not None and record.gives_way)
 
-    def _in_use(self, owner: str) -> ServerError:
+    def _in_use(self, owner: str) -> StoreInUseError:
         record = self.read_record()
         server = f" (its nats-server is process {record.pid})" if record and str(record.owner_pid) == owner else ""
-        return ServerError(
+        return StoreInUseError(
             f"The store folder {self.folder} is in use by process {owner or 'unknown'}{server}:"
             " stop that process or choose another folder."
         )

@@ -1,6 +1,6 @@
 // Which view is shown: the part of the address behind the #.
 
-import { Refused, setKey } from "./api.js";
+import { get, Refused, setKey } from "./api.js";
 import { compareRollout, compareView } from "./compare.js";
 import { el, link, show } from "./dom.js";
 import { logsView } from "./logs.js";
@@ -9,12 +9,14 @@ import { runView } from "./run.js";
 import { runsView } from "./runs.js";
 
 const RESTORE_MS = 5000;
+const LOOK_MS = 2000;
 const main = document.getElementById("main");
 const crumbs = document.getElementById("crumbs");
 const badge = document.getElementById("live");
 let leaving = new AbortController();
 const left = new Map(); // how far views were scrolled when they were left, by address
 let isBack = false;
+let isAway = false; // the view could not be shown, since the server was away
 
 const live = (on) => { badge.hidden = !on; };
 
@@ -26,6 +28,7 @@ function index(text) {
 async function open() {
   leaving.abort();
   leaving = new AbortController();
+  isAway = false;
   const { signal } = leaving;
   live(false);
   const [path, asked] = location.hash.replace(/^#\/?/, "").split("?");
@@ -57,6 +60,7 @@ async function open() {
   } catch (error) {
     if (signal.aborted || error.name === "AbortError") return;
     live(false);
+    isAway = error instanceof Refused && [0, 503].includes(error.status);
     if (error instanceof Refused && error.status === 401) askForKey();
     else show(main, el("section", { class: "card" }, el("p", { class: "bad" }, error.message), el("button", { type: "button", onclick: open }, "try again")));
   }
@@ -75,6 +79,16 @@ function askForKey() {
     open();
   } }, el("h1", null, "Key"), el("p", { class: "quiet" }, "This bridge has a key. It is kept in this tab until you close it."), el("div", { class: "row" }, field, el("button", { type: "submit" }, "continue"))));
   field.focus();
+}
+
+// Says what is the matter with the cluster; a view that could not be shown is opened again once nothing is.
+async function look() {
+  const { notice } = await get(["notice"]).catch((error) => ({ notice: error.status === 0 ? "gymq does not answer: is it still running?" : "" }));
+  const line = document.getElementById("notice");
+  line.textContent = notice;
+  line.hidden = !notice;
+  if (isAway && !notice) open();
+  setTimeout(look, LOOK_MS);
 }
 
 // Back leads to where the reader was, once the view is as long again as it was.
@@ -99,3 +113,4 @@ window.addEventListener("hashchange", () => {
   if (isBack) restore(left.get(location.hash) || 0, leaving);
 });
 open();
+look();

@@ -119,6 +119,7 @@ function neighbours(rows, task, rollout, query) {
 export async function get([kind, run, ...rest], query) {
   const asked = Object.fromEntries(Object.entries(query || {}).map(([name, value]) => [name, value ?? ""]));
   if (kind === "site") return { may_change: false, has_logs: false, is_static: true };
+  if (kind === "notice") return { notice: "" };
   if (kind === "cluster") return { is_here: false };
   if (kind === "logs") return { lines: [], is_here: false };
   if (kind === "runs" && run === undefined) return runs(asked);
