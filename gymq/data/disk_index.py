@@ -151,13 +151,14 @@ class RunningNumbers(TemporaryDatabase):
     """Numbers distinct digests 0, 1, 2, … in order of first appearance."""
 
     def __init__(self) -> None:
-        super().__init__("numbers (digest BLOB PRIMARY KEY, number INTEGER) WITHOUT ROWID")
+        super().__init__("numbers (digest BLOB PRIMARY KEY, number INTEGER, line INTEGER) WITHOUT ROWID")
         self._next = 0
 
-    def number(self, digest: bytes) -> int:
-        """Return the digest's number; a new digest gets the next one."""
-        if self._execute("INSERT OR IGNORE INTO numbers VALUES (?, ?)", (digest, self._next)).rowcount:
+    def number(self, digest: bytes, line_number: int) -> tuple[int, int]:
+        """Return the digest's number and the line that had it first; a new digest gets the next number."""
+        values = (digest, self._next, line_number)
+        if self._execute("INSERT OR IGNORE INTO numbers VALUES (?, ?, ?)", values).rowcount:
             self._next += 1
-            return self._next - 1
-        found: int = self._row("SELECT number FROM numbers WHERE digest = ?", digest)[0]
+            return self._next - 1, line_number
+        found: tuple[int, int] = self._row("SELECT number, line FROM numbers WHERE digest = ?", digest)
         return found

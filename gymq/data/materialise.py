@@ -76,6 +76,7 @@ class Materialisation:
     Attributes:
         warnings: sentences about likely mistakes; complete after the pass.
         num_lines: how many were read so far.
+        num_equal: lines that are equal to an earlier one, and so one task with it.
     """
 
     def __init__(self, options: MaterialiseOptions, remedy: str = "") -> None:
@@ -94,6 +95,8 @@ class Materialisation:
         self._agents: set[str] = set()
         self.warnings: list[str] = []
         self.num_lines = 0
+        self.num_equal = 0
+        self._equal = (0, 0, 0)
 
     def __enter__(self) -> Self:
         return self
@@ -140,7 +143,7 @@ class Materialisation:
         params = self._params(fields)
         agent = self._agent(fields)
         repeats = self._repeats(agent)
-        task_index = self._task_index(fields, line)
+        task_index = self._task_index(fields, line, number)
         return self._rollouts_of_row(fields, params, agent, task_index, repeats, number)
 
     def _rollouts_of_row(
@@ -183,7 +186,7 @@ class Materialisation:
             raise RowError(f"num_repeats has neither the row's agent {agent!r} nor `{DEFAULT_REPEATS}`")
         return found
 
-    def _task_index(self, fields: Fields, line: bytes) -> int:
+    def _task_index(self, fields: Fields, line: bytes, number: int) -> int:
         if TASK_INDEX in fields:
             try:
                 return msgspec.json.decode(fields[TASK_INDEX], type=Index)
@@ -191,9 +194,24 @@ class Materialisation:
                 raise RowError(f"`{TASK_INDEX}` is not a task index: {error}") from None
         # A data set saved with other line ends is still the same data set.
         text = line[:-2] + b"\n" if line.endswith(b"\r\n") else line
-        index = self._numbers.number(hashlib.blake2b(text, digest_size=16).digest())
+        index, first_line = self._numbers.number(hashlib.blake2b(text, digest_size=16).digest(), number)
+        if first_line != number:
+            self.num_equal += 1
+            self._equal = (first_line, number, index)
         fields[TASK_INDEX] = index
         return index
+
+    def equal_rows(self, place: Callable[[int], str]) -> Iterator[str]:
+        """Yield a sentence about lines that are equal, if there are any; complete after the pass.
+
+        Args:
+            place: names the place of a line by its number.
+        """
+        first, second, task_index = self._equal
+        if self.num_equal:
+            one = f"one task, {self.num_rollouts(task_index):,} rollouts"
+            others = f"; so are {self.num_equal - 1:,} more" if self.num_equal > 1 else ""
+            yield f"{place(first)} and {place(second)} are equal: {one}{others}"
 
     def _warn_of_unknown_agents(self) -> None:
         repeats = self._options.num_repeats

@@ -112,6 +112,14 @@ def test_failures_are_in_the_json_with_their_first_message(gymq, cluster, tmp_pa
     }
 
 
+def test_equal_rows_are_named_where_the_table_is(gymq, cluster, tmp_path):
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text("".join(json.dumps(row(text, "A")) + "\n" for text in ("first", "second", "first")))
+    ended = gymq("collect", "-c", cluster.config, "--rows", rows, "-o", tmp_path / "x.jsonl", "--num-repeats", 4)
+    assert f"warning: {rows}:1 and {rows}:3 are equal: one task, 8 rollouts\n" in ended.err
+    assert "pass@8" not in ended.out.partition("is left out")[0].rpartition("\n")[0]
+
+
 def test_facts_are_sentences():
     facts = RunSummary(41.2, 36_000, 10_800, 1200, 96, 12, 3, 40)
     assert list(facts.lines()) == [

@@ -47,6 +47,11 @@ def test_the_simulated_model_is_named_and_a_refusal_has_the_words_of_python(capf
     assert "no running event loop" not in "".join(traceback.format_exception(refused.value))
 
 
+def test_equal_rows_are_named(caplog):
+    gymq.collect("letters.py", [*ROWS, {"prompt": "b?", "answer": "b"}, *ROWS], repeats=2, progress=False)
+    assert "rows[0] and rows[2] are equal: one task, 4 rollouts" in caplog.messages
+
+
 def test_rollouts_that_failed_say_why(tmp_path, caplog):
     (tmp_path / "letters.py").write_text(FILE.replace("ANSWERS", "0"))
     gymq.collect("letters.py", ROWS, progress=False)

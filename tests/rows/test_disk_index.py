@@ -50,4 +50,5 @@ def test_attempts_are_counted_and_one_terminal_attempt_is_enough() -> None:
 
 def test_running_numbers_are_given_in_order_and_kept() -> None:
     with RunningNumbers() as numbers:
-        assert [numbers.number(digest) for digest in (b"b", b"a", b"b", b"c", b"a")] == [0, 1, 0, 2, 1]
+        found = [numbers.number(digest, line) for line, digest in enumerate((b"b", b"a", b"b", b"c", b"a"), 1)]
+    assert found == [(0, 1), (1, 2), (0, 1), (2, 4), (1, 2)]

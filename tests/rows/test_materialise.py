@@ -43,6 +43,21 @@ def test_identical_lines_are_one_task_that_keeps_counting() -> None:
     assert keys(materialised(A + B + A, num_repeats=2)) == [(0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (0, 3)]
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (A + B, []),
+        (row(_ng_task_index=7) * 2, []),  # the rows themselves say that they are one task
+        (A + B + A, ["line 1 and line 3 are equal: one task, 4 rollouts"]),
+        (A + B + A + B + "\n" + A, ["line 1 and line 6 are equal: one task, 6 rollouts; so are 2 more"]),
+    ],
+)
+def test_equal_lines_are_named_with_their_rollouts(text: str, said: list[str]) -> None:
+    with Materialisation(MaterialiseOptions(agent_name="ag", num_repeats=2)) as materialisation:
+        list(materialisation.rows(JsonlText("in.jsonl", text.encode()), lambda *_: None))
+        assert list(materialisation.equal_rows(lambda number: f"line {number}")) == said
+
+
 def test_a_last_line_without_line_end_is_another_text() -> None:
     assert keys(materialised(A + A.rstrip())) == [(0, 0), (1, 0)]
 

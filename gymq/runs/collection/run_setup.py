@@ -271,7 +271,7 @@ class RunSetup:
             made.num_lines = materialisation.num_lines
             if made.problems.count and self._options.strict_rows:
                 raise RowError(made.problems.report(made.num_lines))
-            self.warnings += materialisation.warnings
+            self.warnings += [*materialisation.warnings, *materialisation.equal_rows(self._dataset.place)]
         return made
 
     async def _check_agents(self, agents: dict[str, str]) -> None:
