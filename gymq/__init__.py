@@ -26,8 +26,10 @@ if TYPE_CHECKING:
     from gymq.failures import RolloutError as RolloutError
     from gymq.failures import ToolError as ToolError
     from gymq.judge import Judge as Judge
+    from gymq.judge import JudgedEnvironment as JudgedEnvironment
     from gymq.judge import JudgeOptions as JudgeOptions
     from gymq.judge import PromptTemplate as PromptTemplate
+    from gymq.judge import Rubric as Rubric
     from gymq.model import Model as Model
     from gymq.model import ModelLoad as ModelLoad
     from gymq.model import ModelRequest as ModelRequest
@@ -67,7 +69,7 @@ _NAMES = {
     "authoring": "OptionsError Reference WorkerOptions",
     "errors": "GymqError",
     "failures": "ComponentFailed InvalidTask JudgeFailed RolloutError ToolError",
-    "judge": "Judge JudgeOptions PromptTemplate",
+    "judge": "Judge JudgeOptions JudgedEnvironment PromptTemplate Rubric",
     "model": "Model ModelLoad ModelRequest WeightsUpdate",
     "protocol.messages": "FailureClass",
     "resources": "Environment Resources Row RowsWanted Verdict VerifyRequest tool",

@@ -1,0 +1,170 @@
+"""Reading the verdict in a judge's reply, although the text under test may contain labels too."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gymq import responses
+from gymq.judge.prompts import PromptTemplate
+
+
+def last_text(response: Mapping[str, Any]) -> str:
+    """Return the text of the last content part of the last item; empty if it is not a message or not a text."""
+    if not response["output"] or not responses.is_message(response["output"][-1]):
+        return ""
+    content = response["output"][-1]["content"]
+    if isinstance(content, str):
+        return content
+    return (content[-1].get("text") or "") if content else ""
+
+
+def last_label(text: str, *labels: str) -> str | None:
+    """Return the label that ends last in a text, the longer of two at the same place; None if there is none."""
+    found = [(text.rindex(label) + len(label), len(label), label) for label in labels if label in text]
+    return max(found)[2] if found else None
+
+
+class Labels:
+    """The verdicts that a judge can give, and how one is read although the text under test may hold them all.
+
+    The last label counts that stands neither in thoughts nor in a quotation, since a judge reasons first and decides
+    last. The text under test is shown to the judge with each label in it broken up, so that a judge who repeats it
+    gives no verdict.
+    """
+
+    def __init__(self, forms: Mapping[str, str], *, ignore_case: bool = False) -> None:
+        """Compile the patterns of the labels.
+
+        Args:
+            forms: for each verdict the pattern of the label that gives it.
+        """
+        self._verdicts = sorted(forms, key=lambda verdict: -len(forms[verdict]))
+        pattern = "|".join(f"({forms[verdict]})" for verdict in self._verdicts)
+        self._pattern = re.compile(pattern, re.IGNORECASE if ignore_case else 0)
+
+    @classmethod
+    def exactly(cls, *labels: str) -> Labels:
+        """Return the labels that stand for themselves, in this case."""
+        return cls({label: re.escape(label) for label in labels})
+
+    def first(self, text: str) -> str | None:
+        """Return the verdict that begins first in a text, quoted or not, as NeMo Gym reads it."""
+        found = self._pattern.search(text)
+        return None if found is None else self._verdict(found)
+
+    def read(self, text: str) -> str | None:
+        """Return the last verdict outside of thoughts and quotations, or else the one that is the whole last line."""
+        text = conclusion(text)
+        quoted = _quoted(text)
+        verdict = None
+        for found in self._pattern.finditer(text):
+            around = text[max(found.start() - 1, 0) : found.start()] + text[found.end() : found.end() + 1]
+            if not quoted[found.start()] and around != "''":
+                verdict = self._verdict(found)
+        return verdict if verdict is not None else self._alone(text)
+
+    def material(self, text: str, template: PromptTemplate) -> str:
+        """Return a text under test for its place in a template: none of its labels and of the template's tags is whole.
+
+        Labels that are plain words, such as `yes`, stay as they are.
+        """
+        text = self._pattern.sub(lambda found: found[0] if found[0].isalnum() else _broken(found[0]), text)
+        return text if template.tags is None else template.tags.sub(lambda found: _broken(found[0]), text)
+
+    def _alone(self, text: str) -> str | None:
+        lines = [line.strip(_DECORATION) for line in text.splitlines()]
+        found = self._pattern.fullmatch(next((line for line in reversed(lines) if line), ""))
+        return None if found is None else self._verdict(found)
+
+    def _verdict(self, found: re.Match[str]) -> str:
+        assert found.lastindex is not None  # each alternative is a group
+        return self._verdicts[found.lastindex - 1]
+
+
+@dataclass(frozen=True)
+class Question:
+    """A question to a judge about a text: how the text is shown, and how the verdict is read.
+
+    Attributes:
+        hardened: shown and read as `Labels` describes; otherwise the text is shown as it is, and the label counts that
+            the judge writes first.
+    """
+
+    template: PromptTemplate
+    labels: Labels
+    hardened: bool
+
+    def material(self, text: str) -> str:
+        """Return the text under test for its place in the template."""
+        return self.labels.material(text, self.template) if self.hardened else text
+
+    def label_in(self, text: str) -> str | None:
+        """Return the verdict in a judge's text; None if there is none."""
+        return self.labels.read(text) if self.hardened else self.labels.first(text)
+
+    def read(self, response: dict[str, Any]) -> str | None:
+        """Return the verdict in the last text of a judge's response; None if there is none."""
+        return self.label_in(last_text(response))
+
+
+_QUOTES = {'"': '"', "`": "`", "\u201c": "\u201d", "\u00ab": "\u00bb"}
+_DECORATION = " \t*_`'\".\u201c\u201d\u00ab\u00bb"
+
+
+def _broken(text: str) -> str:
+    return f"{text[0]} {text[1:]}"
+
+
+def _quoted(text: str) -> bytearray:
+    """Return for each character whether it stands in a fenced block, a quoted line, or quotation marks on one line.
+
+    A fence that nothing closes begins no block: a reply that is quoted in part may have brought it.
+    """
+    marks = bytearray(len(text))
+    lines = text.splitlines(keepends=True)
+    fences = [number for number, line in enumerate(lines) if _is_fence(line)]
+    fences = fences[: len(fences) - len(fences) % 2]
+    blocks = zip(fences[::2], fences[1::2], strict=True)
+    fenced = {number for begin, end in blocks for number in range(begin, end + 1)}
+    start = 0
+    for number, line in enumerate(lines):
+        if number in fenced or line.lstrip().startswith(">"):
+            marks[start : start + len(line)] = b"\1" * len(line)
+        else:
+            for begin, end in _quotations(line):
+                marks[start + begin : start + end] = b"\1" * (end - begin)
+        start += len(line)
+    return marks
+
+
+def _is_fence(line: str) -> bool:
+    """Return whether a line begins or ends a fenced block. One with further backticks is code within its line."""
+    beginning = line.lstrip()
+    return beginning.startswith("```") and "`" not in beginning.lstrip("`")
+
+
+def _quotations(line: str) -> Iterable[tuple[int, int]]:
+    closing, begin = None, 0
+    for position, character in enumerate(line):
+        if closing is None and character in _QUOTES:
+            closing, begin = _QUOTES[character], position
+        elif character == closing:
+            yield begin, position
+            closing = None
+
+
+def conclusion(text: str) -> str:
+    """Return what follows the thoughts of a text; nothing if it ends within them, as one that was cut off does."""
+    _, end, after = text.rpartition("</think>")
+    return after if end or not text.lstrip().startswith("<think>") else ""
+
+
+def thoughts(text: str) -> str | None:
+    """Return the content of the first `<think>...</think>` of a text, trimmed; None if there is none."""
+    begin, end = "<think>", "</think>"
+    start = text.find(begin)
+    stop = text.find(end, start)
+    return None if start < 0 or stop < 0 else text[start + len(begin) : stop].strip()
