@@ -191,11 +191,10 @@ def _row(line: bytes, where: str) -> tuple[str, str | list[Any]]:
     except GymqError as error:
         raise RowError(f"{where}: {error}") from None
     try:
-        params: Any = msgspec.json.decode(row)[PARAMS]
-        asked = responses.row_params(params)
+        asked = responses.row_params(msgspec.json.decode(row)[PARAMS])
         chat = responses.responses_to_chat({name: asked[name] for name in ("input", "instructions") if name in asked})
     except GymqError as error:
         raise RowError(f"{where}: {PARAMS}: {error}") from None
-    if isinstance(params["input"], str) and len(chat["messages"]) == 1:
-        return row.decode(), str(params["input"])
+    if isinstance(asked["input"], str) and len(chat["messages"]) == 1:
+        return row.decode(), str(asked["input"])
     return row.decode(), [parse_message(message) for message in chat["messages"]]
