@@ -13,7 +13,7 @@ from gymq.agent.options import AgentOptions
 from gymq.data import offered_tools
 from gymq.errors import BusError
 from gymq.failures import CancelReason, RolloutError
-from gymq.protocol.messages import Call, FailureClass, Message, Seeded, Stage, Timing
+from gymq.protocol.messages import Call, FailureClass, Message, ResourcesRequest, Seeded, Stage, Timing
 
 log = logging.getLogger("gymq.agent")
 
@@ -62,6 +62,7 @@ class RolloutCalls:
         params: dict[str, Any],
         options: AgentOptions,
         deadline: float,
+        num_lost: int = 0,
         stateless: dict[str, Seeded] | None = None,
     ) -> None:
         """Prepare the calls of one rollout.
@@ -70,6 +71,7 @@ class RolloutCalls:
             row: JSON text of the task's row.
             params: its `responses_create_params`, checked.
             deadline: on the event loop's clock, in seconds.
+            num_lost: sessions of earlier attempts that were lost during a call.
             stateless: what stateless resources replied to a seed, shared by rollouts: they need not be seeded again.
         """
         self.id = rollout_id
@@ -80,6 +82,7 @@ class RolloutCalls:
         self.recorder: Recorder | None = None
         self.timings: list[Timing] = []
         self.num_sessions = 0
+        self._num_lost = num_lost
         self._caller = caller
         self._deadline = deadline
         self._began = asyncio.get_running_loop().time()
@@ -137,6 +140,8 @@ class RolloutCalls:
         """Send a request, and resend it while no worker serves its subject, until the request times out."""
         loop = asyncio.get_running_loop()
         give_up = loop.time() + request.timeout_s
+        if self._num_lost and isinstance(request, ResourcesRequest):
+            request = msgspec.structs.replace(request, num_lost=self._num_lost)
         failed = 0
         while True:
             try:

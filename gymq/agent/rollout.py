@@ -93,6 +93,7 @@ class Rollout(RolloutCalls):
         options: AgentOptions,
         deadline: float,
         attempt: int = 0,
+        num_lost: int = 0,
         stateless: dict[str, Seeded] | None = None,
         staleness: StalenessCheck | None = None,
     ) -> None:
@@ -102,6 +103,7 @@ class Rollout(RolloutCalls):
             row: JSON text of the task's row.
             deadline: on the event loop's clock, in seconds.
             attempt: number of earlier attempts at this rollout.
+            num_lost: how many of them lost their session during a call.
             stateless: what stateless resources replied to a seed, shared by rollouts: they need not be seeded again.
             staleness: how many updates behind the policy the rollout may be; None: any number.
 
@@ -121,6 +123,7 @@ class Rollout(RolloutCalls):
             params=params,
             options=options,
             deadline=deadline,
+            num_lost=num_lost,
             stateless=stateless,
         )
         self.attempt = attempt

@@ -12,7 +12,9 @@ import contextlib
 import logging
 import os
 import shutil
+import signal
 import sys
+import textwrap
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import NoReturn, Protocol
@@ -20,7 +22,7 @@ from typing import NoReturn, Protocol
 import msgspec
 
 from gymq.bus import Bus, credentials, streams
-from gymq.cluster import spawner
+from gymq.cluster import logs, spawner
 from gymq.cluster.environments import CannotIsolate, python_for
 from gymq.cluster.server import EmbeddedServer, ServerError
 from gymq.cluster.server.roles import OPERATOR, SERVICES
@@ -30,6 +32,8 @@ from gymq.errors import GymqError
 from gymq.execution.services.run_queues import RunQueues
 from gymq.processes.passed_environment import passed
 from gymq.protocol.instances import ROLE_OF, Instance
+from gymq.protocol.subjects import RolloutId
+from gymq.redaction import redact
 
 log = logging.getLogger("gymq.launch")
 
@@ -42,6 +46,9 @@ STAYS_UP_S = 60.0  # after which the pause is short again
 SERVER_STAYS_UP_S = 1.0  # all others wait for it, and it starts in a moment
 LOG_MAX_BYTES = 64 << 20  # of each process; what is older is kept once more beside it, as NAME.old.log
 LOG_CHECK_S = 30.0
+MOST_REFUSED = 100  # calls that are known to end the process
+TAIL_LINES = 5  # of a log, in the sentence about a process that ended
+TAIL_BYTES = 16 << 10
 STDERR = 2  # also where `sys.stderr` is another object, as in a notebook
 
 
@@ -131,7 +138,7 @@ class Cluster:
                 await self._server.start()
                 self.url = self._server.url
                 self._watching_server = asyncio.create_task(
-                    keep_running("nats-server", self._server.wait, self._server.start, stays_up_s=SERVER_STAYS_UP_S)
+                    keep_running("nats-server", self._server_ended, self._server.start, stays_up_s=SERVER_STAYS_UP_S)
                 )
             if credentials.may_take(self.url, OPERATOR):
                 self._bus = await Bus.connect(self.url, role=OPERATOR, name="gymq launch")
@@ -177,6 +184,10 @@ class Cluster:
             if self._prepare is not None:
                 await self._prepare(bus)
             await streams.reclaim_in_flight(bus.js)
+
+    async def _server_ended(self) -> str:
+        assert self._server is not None
+        return shown_status(await self._server.wait())
 
     async def _stop(self) -> None:
         # Agents first: the others must answer until the last rollout is done.
@@ -239,6 +250,8 @@ class Child:
         self._environments = environments
         self._python = sys.executable
         self._watching: asyncio.Task[None] | None = None
+        self._log_began = 0  # where in the file the process's own part begins
+        self._refused: dict[str, str] = {}
 
     async def start(self) -> None:
         """Start it and wait until it serves.
@@ -256,10 +269,11 @@ class Child:
                 except CannotIsolate as error:
                     raise LaunchError(f"{self.name}: {error}") from None
         await self._spawn()
-        self._watching = asyncio.create_task(keep_running(self.name, self._ended, self._restart))
+        self._watching = asyncio.create_task(keep_running(self._label(), self._ended, self._restart))
 
     async def _spawn(self) -> None:
-        context = StartContext(os.getcwd(), self._environment())
+        context = StartContext(os.getcwd(), self._environment(), self._refused)
+        self._log_began = 0 if self._log_file is None or not self._log_file.exists() else self._log_file.stat().st_size
         with contextlib.nullcontext(STDERR) if self._log_file is None else _opened(self._log_file) as log_to:
             try:
                 process = self.process = await spawner.spawn(self._python, log_to)
@@ -296,12 +310,31 @@ class Child:
                 log.warning("%s is still starting; see %s", self.name, self._log)
         return ""
 
-    async def _ended(self) -> int:
-        """Wait until the process ends; return its status."""
-        assert self.process is not None
-        status = await self.process.wait()
+    def _label(self) -> str:
+        names = [instance.name for instance in self.spec.instances]
+        return f"{self.name} ({', '.join(names)})" if names not in ([], [self.name]) else self.name
+
+    async def _ended(self) -> str:
+        """Wait until the process ends; return how it did, and remember a call that is to blame."""
+        process = self.process
+        assert process is not None
+        how = shown_status(await process.wait())
         self.serves = False
-        return status
+        if process.blocked_at is not None:
+            how = f"{how}, because its event loop was blocked at {process.blocked_at}"
+        tail = "" if self._log_file is None else _tail(self._log_file, self._log_began)
+        log_tail = f"; the last lines of its log:\n{textwrap.indent(tail, '  ')}" if tail else ""
+        if len(process.suspects) != 1:
+            return how + log_tail
+        (call,) = process.suspects
+        times = call.num_lost + 1
+        place = RolloutId.parse(call.rollout)
+        of = call.rollout if place is None else f"task {place[1]}, rollout {place[2]} of run {place[0]}"
+        ended = f"its process ended {times} times during a call for {of}, at last with {how}"
+        self._refused[call.rollout] = redact(f"{call.instance}: {ended}{log_tail}")
+        while len(self._refused) > MOST_REFUSED:
+            del self._refused[next(iter(self._refused))]
+        return f"{how}; a call of {call.instance} for {of} has ended it {times} times and is refused{log_tail}"
 
     async def _restart(self) -> None:
         await self._spawn()
@@ -328,27 +361,32 @@ async def _stop_child(child: WorkerProcess) -> None:
 
 async def keep_running(
     name: str,
-    ended: Callable[[], Awaitable[int | None]],
+    ended: Callable[[], Awaitable[str]],
     start: Callable[[], Awaitable[None]],
     *,
     stays_up_s: float = STAYS_UP_S,
 ) -> NoReturn:
     """Start a process again whenever it ends, after a pause that grows as long as it does not stay up.
 
+    The log has a line for the first ends, and then for each that doubles their number, until it stays up.
+
     Args:
-        ended: waits until the process ends; returns its status.
+        ended: waits until the process ends; returns how it did.
         start: starts it and waits until it serves; may raise LaunchError, ServerError or, where the system lacks
             something at the moment (descriptors, processes, disk), OSError.
         stays_up_s: seconds after which it is taken to stay up, so that the pause is short again.
     """
     loop = asyncio.get_running_loop()
     pause_s = SHORTEST_PAUSE_S
+    times = 0
     while True:
         started = loop.time()
-        status = await ended()
+        how = await ended()
         if loop.time() - started > stays_up_s:
-            pause_s = SHORTEST_PAUSE_S
-        log.warning("%s ended with status %s, restarting it", name, status)
+            pause_s, times = SHORTEST_PAUSE_S, 0
+        times += 1
+        if times <= 3 or times & (times - 1) == 0:
+            log.warning("%s ended%s, restarting it: %s", name, f" {times} times" if times > 1 else "", how)
         while True:
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
@@ -357,6 +395,31 @@ async def keep_running(
                 break
             except (LaunchError, ServerError, OSError) as error:
                 log.error("%s: %s", name, str(error).removeprefix(f"{name}: "))
+
+
+def shown_status(status: int | None) -> str:
+    """Return text such as `exit status 3` or `signal SIGSEGV`."""
+    if status is None or status >= 0:
+        return f"exit status {status}"
+    try:
+        return f"signal {signal.Signals(-status).name}"
+    except ValueError:
+        return f"signal {-status}"
+
+
+def _tail(log_file: Path, start: int) -> str:
+    """Return the last lines of a log, from a position on; of a crash those that begin its report."""
+    try:
+        with log_file.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(size - TAIL_BYTES, start if start <= size else 0))
+            lines = file.read().decode(errors="replace").splitlines()
+    except OSError:
+        return ""
+    lines = [logs.shown(line) for line in lines]
+    crash = next((number for number, line in enumerate(lines) if line.startswith("Fatal Python error")), None)
+    shown = lines[-TAIL_LINES:] if crash is None else lines[crash : crash + TAIL_LINES]
+    return "\n".join(line[:200] for line in shown if line.strip())
 
 
 @contextlib.contextmanager
@@ -369,14 +432,14 @@ def _opened(file: Path) -> Iterator[int]:
         os.close(descriptor)
 
 
-async def _trim(logs: Path) -> None:
+async def _trim(folder: Path) -> None:
     while True:
-        await asyncio.to_thread(_trim_once, logs)
+        await asyncio.to_thread(_trim_once, folder)
         await asyncio.sleep(LOG_CHECK_S)
 
 
-def _trim_once(logs: Path) -> None:
-    for file in logs.glob("*.log"):
+def _trim_once(folder: Path) -> None:
+    for file in folder.glob("*.log"):
         with contextlib.suppress(OSError):
             if file.suffixes != [".old", ".log"] and file.stat().st_size > LOG_MAX_BYTES:
                 # The process keeps appending to the file that it has open, so the file is emptied, not replaced.

@@ -72,6 +72,14 @@ def newest_lines(folder: Path, *, worker: str | None = None, rollout: str | None
     return sorted(found, key=lambda line: line.get("time", ""))[-MOST_LINES:]
 
 
+def shown(line: str) -> str:
+    """Return a line of a log as people read it: the message of one that was logged, any other as it is."""
+    try:
+        return str(_decode(line).get("message", line))
+    except msgspec.DecodeError:
+        return line
+
+
 def _fits(line: dict[str, str], worker: str | None, rollout: str | None) -> bool:
     return worker in (None, line.get("worker")) and rollout in (None, line.get("rollout"))
 

@@ -16,8 +16,9 @@ import weakref
 
 import msgspec
 
+from gymq.bus.rpc.quarantine import SuspectCall
 from gymq.cluster.loop_watch import SIGNAL, TickReader
-from gymq.cluster.worker_process import ANSWER, ENDED, PID, ProcessSpec, StartContext
+from gymq.cluster.worker_process import ANSWER, ENDED, PID, SUSPECTS, ProcessSpec, StartContext
 from gymq.errors import GymqError
 from gymq.failures import Place
 from gymq.processes.passed_environment import passed
@@ -35,6 +36,7 @@ class Spawned:
     def __init__(self, pid: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.pid = pid
         self.returncode: int | None = None
+        self.suspects: list[SuspectCall] = []  # at work
         self.blocked_at: Place | None = None  # where it was killed because its event loop was blocked
         self._writer = writer
         self._answer: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -49,6 +51,8 @@ class Spawned:
                     self._answer.set_result(line.removeprefix(ANSWER).decode().strip())
                 elif line.startswith(ENDED):
                     status = int(line.removeprefix(ENDED))
+                elif line.startswith(SUSPECTS):
+                    self.suspects = msgspec.json.decode(line.removeprefix(SUSPECTS), type=list[SuspectCall])
                 else:
                     ticks.read(line)
         self.returncode = status

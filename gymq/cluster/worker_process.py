@@ -8,6 +8,7 @@ ends when the other end of the socket is gone.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import cProfile
 import faulthandler
 import logging
@@ -31,7 +32,7 @@ from gymq.bus.loop_thread import end_task
 from gymq.bus.rpc import tracing
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.process_reports import ProcessReport
-from gymq.bus.rpc.quarantine import Quarantine
+from gymq.bus.rpc.quarantine import Quarantine, SuspectCall, SuspectCalls
 from gymq.bus.rpc.routing import RoutedCalls, Routes
 from gymq.bus.rpc.serving import Server
 from gymq.cluster import event_loop, logs
@@ -59,7 +60,7 @@ log = logging.getLogger("gymq.cluster.worker_process")
 READY = "ready"
 
 # How the lines begin that a process that starts workers reads: the first and the last come from the fork server.
-PID, ANSWER, ENDED = b"pid ", b"answer ", b"ended "
+PID, ANSWER, SUSPECTS, ENDED = b"pid ", b"answer ", b"suspects ", b"ended "
 
 
 class WorkerFailed(GymqError):
@@ -79,6 +80,7 @@ class StartContext(msgspec.Struct):
 
     folder: str  # its current one
     environment: dict[str, str]
+    refused: dict[str, str] = {}  # why suspect calls are refused (`gymq.bus.rpc.quarantine`), by the rollout
 
 
 class ProcessSpec(msgspec.Struct):
@@ -96,13 +98,17 @@ class ProcessSpec(msgspec.Struct):
 class InstanceHost:
     """Everything that runs in one worker process."""
 
-    def __init__(self, spec: ProcessSpec, made: Mapping[str, Worker] | None = None) -> None:
+    def __init__(
+        self, spec: ProcessSpec, made: Mapping[str, Worker] | None = None, suspects: SuspectCalls | None = None
+    ) -> None:
         """Prepare a host for the workers of a spec.
 
         Args:
             made: workers that exist already, by instance name; the others are loaded.
+            suspects: the calls at work that may end the process.
         """
         self._spec = spec
+        self._suspects = suspects
         self._made = made or {}
         self.worker = f"{spec.role}-{os.getpid()}-{secrets.token_hex(4)}"
         self._workers: list[Worker] = []
@@ -128,7 +134,7 @@ class InstanceHost:
         routes = Routes(bus)
         if any(isinstance(worker, Agent) for worker in built):
             await routes.start()
-        self._server = server = Server(bus, self.worker)
+        self._server = server = Server(bus, self.worker, self._suspects)
         await server.start()
         for instance, worker in zip(spec.instances, built, strict=True):
             try:
@@ -261,15 +267,20 @@ def build(instance: Instance) -> Worker:
         raise WorkerFailed(name, "cannot be created", error) from error
 
 
-async def run(spec: ProcessSpec, parent: socket.socket) -> int:
+async def run(spec: ProcessSpec, parent: socket.socket, refused: Mapping[str, str] | None = None) -> int:
     """Run a worker process until it is asked to stop, and return its exit status.
 
     Args:
+        refused: why suspect calls are refused, by the rollout; None: none is.
         parent: gets `ready`, or one line that says why the process cannot start; its other end is closed to stop it.
     """
 
     def answer(line: str) -> None:
         parent.sendall(ANSWER + f"{line}\n".encode())
+
+    def report(suspects: list[SuspectCall]) -> None:
+        with contextlib.suppress(OSError):  # the parent is gone
+            parent.sendall(SUSPECTS + msgspec.json.encode(suspects) + b"\n")
 
     def on_parent() -> None:
         if not os.read(parent.fileno(), 4096):
@@ -278,7 +289,7 @@ async def run(spec: ProcessSpec, parent: socket.socket) -> int:
 
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
-    host = InstanceHost(spec)
+    host = InstanceHost(spec, suspects=SuspectCalls(refused, report))
     _hide_secrets(spec)
     logs.configure(host.worker, spec.log_level)
     try:
@@ -350,10 +361,10 @@ def main(parent: socket.socket) -> int:
     os.environ.update(context.environment | spec.variables)
     folder = os.environ.get(PROFILES_VARIABLE)
     if not folder:
-        return event_loop.run(run(spec, parent))
+        return event_loop.run(run(spec, parent, context.refused))
     profile = cProfile.Profile()
     try:
-        return profile.runcall(event_loop.run, run(spec, parent))
+        return profile.runcall(event_loop.run, run(spec, parent, context.refused))
     finally:
         _write_profile(profile, Path(folder), "-".join(found.name for found in spec.instances)[:100] or spec.role)
 

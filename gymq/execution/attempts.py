@@ -148,6 +148,7 @@ class Attempts:
             options=self.agent.options,
             deadline=work.deadline,
             attempt=work.attempt,
+            num_lost=work.num_lost,
             stateless=self._stateless,
             staleness=staleness,
         )
@@ -225,6 +226,7 @@ class _Work:
         self.ended_by: Superseded | None = None  # the update of the policy that ended the attempt
         self._own_failures = 0
         self._lost_sessions = 0  # that others took with them
+        self.num_lost = 0  # sessions that were lost during a call of the rollout
         self._interruptions = 0  # of the connection to NATS
 
     def start_attempt(self) -> None:
@@ -264,6 +266,7 @@ class _Work:
         if isinstance(failed, SessionGone):
             self._lost_sessions += 1
             return SESSION_GONE.pause_s(self._lost_sessions, left_s=left_s)
+        self.num_lost += failed.failure_class is FailureClass.SESSION_LOST
         self._own_failures += 1
         return retry.pause_s(self._own_failures, left_s=left_s)
 

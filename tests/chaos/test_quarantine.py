@@ -11,7 +11,7 @@ import gymq
 from gymq.agent import Rollout
 from gymq.bus import Bus, BusError, streams
 from gymq.bus.rpc.calls import Calls
-from gymq.bus.rpc.quarantine import Quarantine, Suspect, SuspectCalls
+from gymq.bus.rpc.quarantine import Quarantine, Suspect, SuspectCall, SuspectCalls
 from gymq.execution import attempts as attempts_module
 from gymq.execution.attempts import Attempts
 from gymq.execution.journal import MAX_ALONE, Journal, PoisonTask
@@ -170,25 +170,29 @@ async def test_a_suspect_that_stops_waiting_holds_nobody_up(quarantine: Quaranti
     await fresh.end()
 
 
+def lost(times: int) -> SuspectCall:
+    return SuspectCall("env", f"r/{times}/0", times)
+
+
 def test_calls_that_lost_two_workers_run_one_first_and_one_more_after_each_that_ends() -> None:
     calls = SuspectCalls()
-    with calls.place(2), pytest.raises(RolloutError) as error, calls.place(2):
+    with calls.place(lost(2)), pytest.raises(RolloutError) as error, calls.place(lost(2)):
         pass
     assert error.value.failure_class is FailureClass.SATURATED
-    with calls.place(2), calls.place(2):
+    with calls.place(lost(2)), calls.place(lost(2)):
         pass
 
 
 def test_a_call_that_lost_three_workers_runs_alone_among_them() -> None:
     calls = SuspectCalls()
     for _ in range(5):
-        with calls.place(2):
+        with calls.place(lost(2)):
             pass
-    with calls.place(2), pytest.raises(RolloutError), calls.place(3):
+    with calls.place(lost(2)), pytest.raises(RolloutError), calls.place(lost(3)):
         pass
-    with calls.place(3), pytest.raises(RolloutError), calls.place(2):
+    with calls.place(lost(3)), pytest.raises(RolloutError), calls.place(lost(2)):
         pass
-    with calls.place(2), calls.place(2):
+    with calls.place(lost(2)), calls.place(lost(2)):
         pass
 
 

@@ -384,8 +384,8 @@ async def test_the_pause_before_a_restart_grows_only_while_a_process_does_not_st
         else:
             pauses.append(seconds)
 
-    async def ended() -> int:
-        return -9
+    async def ended() -> str:
+        return "signal SIGKILL"
 
     async def start() -> None:
         if len(pauses) == len(expected):
@@ -404,10 +404,10 @@ async def test_a_process_that_cannot_be_started_now_is_started_later(
     problems = [problem, problem]
     serves = asyncio.Event()
 
-    async def ended() -> int:
+    async def ended() -> str:
         if serves.is_set():
             await asyncio.Event().wait()
-        return -9
+        return "signal SIGKILL"
 
     async def start() -> None:
         if problems:

@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from gymq.bus import Bus
 from gymq.cluster.launch import Cluster
 from gymq.cluster.loop_watch import MOST_TICKS, TickReader
@@ -18,7 +20,7 @@ from gymq.protocol.messages import Failure, FailureClass, Outcome, Stage, Unreso
 
 from .running_cluster import WORKERS, RunningCluster, agent, model, row
 
-BLOCKING = WORKERS / "blocking.py"
+MISBEHAVING = WORKERS / "misbehaving.py"
 
 
 @asynccontextmanager
@@ -35,8 +37,8 @@ async def test_only_the_calls_that_block_the_loop_fail_and_the_process_lives(tmp
         return row(processes=str(tmp_path / "processes"), **fields)
 
     script = {"tools": ["add"]}
-    rows = [asked(), asked(blocks="expression"), asked(blocks="loop"), asked(expected=1, script=script), asked()]
-    async with running(tmp_path, BLOCKING) as cluster:
+    rows = [asked(), asked(does="expression"), asked(does="loop"), asked(expected=1, script=script), asked()]
+    async with running(tmp_path, MISBEHAVING) as cluster:
         await cluster.submit(run, "agent", rows)
         outcomes = await cluster.outcomes(run, len(rows))
         # After the failures: the calls run in the same process.
@@ -55,10 +57,44 @@ def check(outcome: Outcome, stage: Stage, function: str, *sources: str) -> None:
     assert isinstance(outcome, Failure | Unresolved)
     assert (outcome.failure_class, outcome.stage) == (FailureClass.VERIFIER_FAILED, stage)
     assert outcome.message.startswith(f"env: {function} blocked the event loop")
-    place = re.search(rf"{re.escape(str(BLOCKING))}:(\d+)", outcome.message)
+    place = re.search(rf"{re.escape(str(MISBEHAVING))}:(\d+)", outcome.message)
     assert place is not None
-    assert any(source in BLOCKING.read_text().splitlines()[int(place[1]) - 1] for source in sources)
+    assert any(source in MISBEHAVING.read_text().splitlines()[int(place[1]) - 1] for source in sources)
     assert "verify_in_process" in outcome.message
+
+
+async def test_a_call_that_ends_its_process_three_times_is_refused_with_the_reason(
+    tmp_path: Path, run: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = [row(processes=str(tmp_path / "processes"), does=does) for does in ("", "exit", "", "")]
+    async with running(tmp_path, MISBEHAVING) as cluster:
+        await cluster.submit(run, "agent", rows)
+        outcomes = await cluster.outcomes(run, len(rows))
+        assert cluster.child("resources").restarts == 3
+    failed = outcomes.pop((1, 0))
+    assert all(isinstance(outcome, VerifiedRollout) for outcome in outcomes.values())
+    assert isinstance(failed, Unresolved)
+    assert failed.failure_class is FailureClass.WORKER_LOST
+    assert failed.message == (
+        f"env: its process ended 3 times during a call for task 1, rollout 0 of run {run}, at last with exit status 3; "
+        "the last lines of its log:\n  there is no licence"
+    )
+    ends = [record.message for record in caplog.records if record.message.startswith("resources (env) ended")]
+    assert len(ends) == 3
+    assert f"a call of env for task 1, rollout 0 of run {run} has ended it 3 times and is refused" in ends[2]
+
+
+async def test_a_session_whose_process_crashes_three_times_is_refused_with_the_reason(tmp_path: Path, run: str) -> None:
+    async with running(tmp_path, WORKERS / "crashing.py") as cluster:
+        await cluster.submit(run, "agent", [row(), row(crashes=True), row()])
+        outcomes = await cluster.outcomes(run, 3)
+        assert cluster.child("resources").restarts == 3
+    failed = outcomes.pop((1, 0))
+    assert all(isinstance(outcome, VerifiedRollout) for outcome in outcomes.values())
+    assert isinstance(failed, Failure)
+    assert failed.failure_class is FailureClass.WORKER_LOST
+    assert "at last with signal SIGSEGV" in failed.message
+    assert "Fatal Python error: Segmentation fault" in failed.message
 
 
 def test_what_handles_no_signal_is_killed_with_the_place_of_its_author() -> None:

@@ -7,14 +7,17 @@ cleared and works like any other task; the remaining suspects are probably harml
 one more of them work at once. Deliveries that ended because a process stopped count as well: the server does not tell
 them apart.
 
-In the same way a call that has lost two workers is suspect to the next.
+In the same way a call that has lost two workers is suspect to the next. If that one dies too, and it was the only
+suspect there, the process that started them knows how it ended, and the next worker refuses the call.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+
+import msgspec
 
 from gymq.failures import RolloutError
 from gymq.protocol.messages import FailureClass
@@ -95,6 +98,14 @@ class Suspect:
         self.is_cleared = True
 
 
+class SuspectCall(msgspec.Struct, frozen=True):
+    """A call that has lost two workers or more."""
+
+    instance: str
+    rollout: str
+    num_lost: int
+
+
 class SuspectCalls:
     """The suspect calls that one process works on.
 
@@ -103,26 +114,42 @@ class SuspectCalls:
     process that dies counts as lost with it.
     """
 
-    def __init__(self) -> None:
-        self._at_work = 0
+    def __init__(
+        self,
+        refused: Mapping[str, str] | None = None,
+        report: Callable[[list[SuspectCall]], None] = lambda _: None,
+    ) -> None:
+        """Prepare for the suspects of one process.
+
+        Args:
+            refused: why suspect calls of some rollouts are refused, by the rollout.
+            report: called with all suspects at work, before one begins and after it has ended.
+        """
+        self._refused = refused or {}
+        self._report = report
+        self._at_work: list[SuspectCall] = []
         self._width = 1
         self._one_is_alone = False
 
     @contextmanager
-    def place(self, num_lost: int) -> Iterator[None]:
+    def place(self, call: SuspectCall) -> Iterator[None]:
         """Hold a place for a suspect call.
 
         Raises:
-            RolloutError: SATURATED; all places are taken.
+            RolloutError: WORKER_LOST; it is known to end the process. SATURATED; all places are taken.
         """
-        alone = num_lost > TRUSTED_LOSSES + 1
-        if self._at_work >= (1 if alone or self._one_is_alone else self._width):
+        if (reason := self._refused.get(call.rollout)) is not None:
+            raise RolloutError(FailureClass.WORKER_LOST, reason)
+        alone = call.num_lost > TRUSTED_LOSSES + 1
+        if len(self._at_work) >= (1 if alone or self._one_is_alone else self._width):
             raise RolloutError(FailureClass.SATURATED, "other suspected calls run first")
-        self._at_work += 1
+        self._at_work.append(call)
         self._one_is_alone = alone
+        self._report(self._at_work)
         try:
             yield
         finally:
-            self._at_work -= 1
+            self._at_work.remove(call)
+            self._report(self._at_work)
             self._one_is_alone = False
             self._width += 1

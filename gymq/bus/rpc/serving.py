@@ -17,7 +17,7 @@ from gymq.bus import Bus, BusError, Msg, Subscription, blobs
 from gymq.bus.rpc import tracing
 from gymq.bus.rpc.loop_fairness import Starter
 from gymq.bus.rpc.process_reports import limit_reached
-from gymq.bus.rpc.quarantine import TRUSTED_LOSSES, SuspectCalls
+from gymq.bus.rpc.quarantine import TRUSTED_LOSSES, SuspectCall, SuspectCalls
 from gymq.failures import LoopBlocked, RolloutError
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder, encode
@@ -212,10 +212,12 @@ class Service:
             current_call.set(CurrentCall(request.rollout, job.deadline))
             if job.deadline <= self._server.loop.time():
                 raise RolloutError(FailureClass.DEADLINE_EXCEEDED, "the call waited until its deadline")
+            if request.num_lost:
+                await self._server.accept_at_once(job)
             with tracing.served(self.name, request.rollout, job.trace):
                 if request.num_lost <= TRUSTED_LOSSES:
                     return await self._handler(job.subject, request)
-                with self._server.suspects.place(request.num_lost):
+                with self._server.suspects.place(SuspectCall(self.name, request.rollout, request.num_lost)):
                     return await self._handler(job.subject, request)
         except RolloutError as error:
             failure = _fail(error.failure_class, error.message, retryable=error.retryable, curable=error.curable)
@@ -277,18 +279,19 @@ class Service:
 class Server:
     """The services of one process."""
 
-    def __init__(self, bus: Bus, worker: str) -> None:
+    def __init__(self, bus: Bus, worker: str, suspects: SuspectCalls | None = None) -> None:
         """Prepare the server of a process.
 
         Args:
             worker: the process's id, one token.
+            suspects: the calls at work that may end it.
         """
         self.bus = bus
         self.worker = worker
         self.services: list[Service] = []
         self.jobs: dict[str | int, _Job] = {}
         self._accepted: dict[str, _Job] = {}  # by call id
-        self.suspects = SuspectCalls()
+        self.suspects = suspects or SuspectCalls()
         self.is_stopping = False
         self.is_paused = False
         self.loop = asyncio.get_running_loop()
@@ -397,10 +400,20 @@ class Server:
             job.timer.cancel()
         job.timer = self.loop.call_at(job.deadline, self._expire, job)
         if job.reply:
-            job.id = call_id(job.reply)
-            self._accepted[job.id] = job
-            accepted = encode(Accepted(role=self.bus.role, worker=self.worker))
-            self.in_background(self.bus.publish(job.reply, accepted))
+            self.in_background(self._send_accepted(job))
+
+    async def accept_at_once(self, job: _Job) -> None:
+        """Accept a call that may end this process, so that its caller notices that soon."""
+        self.accept(job)
+        if job.reply:
+            with contextlib.suppress(BusError):
+                await self._send_accepted(job)
+                await self.bus.flush()
+
+    def _send_accepted(self, job: _Job) -> Awaitable[None]:
+        job.id = call_id(job.reply)
+        self._accepted[job.id] = job
+        return self.bus.publish(job.reply, encode(Accepted(role=self.bus.role, worker=self.worker)))
 
     def _expire(self, job: _Job) -> None:
         job.expired = True
