@@ -10,15 +10,18 @@ import itertools
 import math
 import os
 import random
+import re
+import sys
 import sysconfig
 import traceback
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from types import ModuleType
 from typing import Any, NamedTuple
 
-from gymq.errors import GymqError
+from gymq.errors import GymqError, did_you_mean
 from gymq.protocol.messages import MAX_TEXT_CHARS, FailureClass, Stage
 from gymq.redaction import redact
 
@@ -145,7 +148,7 @@ def describe_author_error(error: BaseException) -> str:
     Returns:
         A line with class and text, then for each of the last `MAX_FRAMES` frames a line `FILE:LINE in FUNCTION: CODE`.
     """
-    lines = [f"{type(error).__name__}: {error}"]
+    lines = [f"{type(error).__name__}: {error}{_meant(error)}"]
     lines += [
         f"  {frame.filename}:{frame.lineno} in {frame.name}: {frame.line}"
         for frame in _frames_of_author(error)[-MAX_FRAMES:]
@@ -153,11 +156,34 @@ def describe_author_error(error: BaseException) -> str:
     return "\n".join(lines)
 
 
-def author_location(error: BaseException) -> str:
-    """Return ` (FILE:LINE)` of the author's code that raised an error; empty if it was not the author's code."""
-    last = next(reversed(_frames_of_author(error)), None)
-    is_own = last is not None and not _is_installed(last.filename) and not last.filename.startswith(("<", _PACKAGE))
-    return f" ({last.filename}:{last.lineno})" if last is not None and is_own else ""
+def say_author_error(error: BaseException) -> str:
+    """Return class and text of an exception of an author's code, and the file and line of that code that caused it.
+
+    All of it is one line, except for a syntax error, which has the line of code below it, and a caret.
+    """
+    kind = type(error).__name__
+    if isinstance(error, SyntaxError) and error.text is not None:
+        code = error.text.rstrip()
+        indented = len(code) - len(code.lstrip())
+        caret = " " * ((error.offset or 1) - 1 - indented)
+        return f"{kind}: {error.msg} ({error.filename}:{error.lineno})\n  {code.lstrip()}\n  {caret}^"
+    frames = [frame for frame in _frames_of_author(error) if not frame.filename.startswith(("<", _PACKAGE))]
+    own = [frame for frame in frames if not _is_installed(frame.filename)]
+    where = f" ({own[-1].filename}:{own[-1].lineno})" if own else ""
+    return f"{kind}: {' '.join(str(error).split())}{_meant(error)}{where}"
+
+
+def _meant(error: BaseException) -> str:
+    """Return the names of a module that are close to one that it lacks, as `did_you_mean` says them."""
+    module: object = None
+    name: str | None = None
+    if isinstance(error, AttributeError):
+        module, name = error.obj, error.name
+    elif isinstance(error, ImportError) and (wanted := re.match(r"cannot import name '(\w+)'", str(error))):
+        module, name = sys.modules.get(error.name or ""), wanted[1]
+    if not isinstance(module, ModuleType) or name is None:
+        return ""
+    return did_you_mean(name, getattr(module, "__all__", dir(module)))
 
 
 class Place(NamedTuple):

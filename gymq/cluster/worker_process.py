@@ -46,7 +46,7 @@ from gymq.execution.services.intake import Intake
 from gymq.execution.services.janitor import Janitor
 from gymq.execution.services.profiler import Profiler
 from gymq.execution.weights_follower import WeightsFailed
-from gymq.failures import author_location
+from gymq.failures import say_author_error
 from gymq.model import Model
 from gymq.processes import KillableProcesses, memory
 from gymq.protocol import subjects
@@ -67,11 +67,10 @@ class WorkerFailed(GymqError):
     """A worker whose own code fails while it is made or started; one line."""
 
     def __init__(self, name: str, what: str, error: BaseException) -> None:
-        said = " ".join(str(error).split())
         if isinstance(error, GymqError):  # a sentence already, which may begin with the name
-            said = said.removeprefix(f"{name}: ")
+            said = " ".join(str(error).split()).removeprefix(f"{name}: ")
         else:
-            said = f"{type(error).__name__}: {said}{author_location(error)}"
+            said = say_author_error(error)
         super().__init__(f"{name} {what}: {said}")
 
 

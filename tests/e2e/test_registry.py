@@ -131,7 +131,8 @@ def test_what_cannot_be_a_name_is_refused(name: str) -> None:
     ("text", "said"),
     [
         ("\nimport no_such_module_anywhere", "No module named 'no_such_module_anywhere' ({file}:2)"),
-        ("class Env(", "SyntaxError: "),
+        ("import gymq\n\ngymq.Resource", "has no attribute 'Resource'; did you mean Resources or Response? ({file}:3)"),
+        ("from gymq import Verdit", "; did you mean Verdict? ({file}:1)"),
         ("raise RuntimeError('first\\nsecond')", "RuntimeError: first second ({file}:1)"),
         ("import sys; sys.exit('no licence')", "SystemExit: no licence ({file}:1)"),
     ],
@@ -143,6 +144,15 @@ def test_a_file_that_cannot_be_loaded_says_why_in_one_line(folder: Path, text: s
     assert str(caught.value).startswith(f"{folder}/env.py cannot be loaded: ")
     assert said.format(file=folder / "env.py") in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_syntax_error_shows_its_line_of_code(folder: Path) -> None:
+    (folder / "env.py").write_text("class Env:\n    def verify(self)\n        pass\n")
+    with pytest.raises(WorkerNotFound) as caught:
+        registry.find_class("resources", "env.py")
+    first, code, caret = str(caught.value).splitlines()
+    assert first == f"{folder}/env.py cannot be loaded: SyntaxError: expected ':' ({folder}/env.py:2)"
+    assert (code, caret) == ("  def verify(self)", "                  ^")
 
 
 def test_a_module_that_cannot_be_imported_says_why(folder: Path) -> None:

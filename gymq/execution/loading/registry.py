@@ -16,7 +16,7 @@ from gymq.agent import Agent
 from gymq.authoring import Worker
 from gymq.errors import GymqError, did_you_mean
 from gymq.execution.loading.contract import ContractError, check_contract
-from gymq.failures import author_location
+from gymq.failures import say_author_error
 from gymq.model import Model
 from gymq.processes import file_modules
 from gymq.protocol.instances import Kind
@@ -122,7 +122,8 @@ def _import(module: str, wanted: str) -> ModuleType:
         return importlib.import_module(module)
     except (Exception, SystemExit) as error:
         shipped = f"; gymq's own workers are in gymq.{module}" if module.startswith("workers.") else ""
-        raise WorkerNotFound(f"cannot import {module} for the worker {wanted!r}: {_said(error)}{shipped}") from None
+        said = say_author_error(error)
+        raise WorkerNotFound(f"cannot import {module} for the worker {wanted!r}: {said}{shipped}") from None
 
 
 def _load_file(path: Path) -> ModuleType:
@@ -132,12 +133,7 @@ def _load_file(path: Path) -> ModuleType:
     try:
         return file_modules.load(path)
     except (Exception, SystemExit) as error:
-        raise WorkerNotFound(f"{path} cannot be loaded: {_said(error)}") from None
-
-
-def _said(error: BaseException) -> str:
-    """Return an error in one line, with the file and line that raised it."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())}{author_location(error)}"
+        raise WorkerNotFound(f"{path} cannot be loaded: {say_author_error(error)}") from None
 
 
 def _class_in(module: ModuleType, base: type[Worker], class_name: str, wanted: str) -> type[Worker]:
