@@ -92,8 +92,9 @@ def shown_count(count: int) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """Return text such as `1 row` or `1,234 rows`."""
-    return f"{count:,} {noun if count == 1 else f'{noun}s'}"
+    """Return text such as `1 row`, `1,234 rows` or `2 processes`."""
+    plural = f"{noun}es" if noun.endswith("s") else f"{noun}s"
+    return f"{count:,} {noun if count == 1 else plural}"
 
 
 def shown_classes(counts: Mapping[str, int]) -> str:

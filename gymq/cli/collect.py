@@ -110,21 +110,25 @@ def collect(
     from gymq.cli.shared.sampling import read_sampling
     from gymq.cluster import event_loop
     from gymq.config import fingerprint, record_instances
+    from gymq.config.overrides import parse
     from gymq.protocol.messages import Priority
     from gymq.runs.collection.options import CollectOptions, default_output
 
     if prompt_field is not None and prompt_config is not None:
         raise UsageError("give either --prompt-field or --prompt-config")
+    if rows is not None and dataset is not None:
+        raise UsageError("give either --rows, a file, or --dataset, the name of a data set in the configuration")
     params, others = read_sampling(overrides, sampling)
+    if rows is None and dataset is None and sources.benchmark is None:
+        parse(others)  # a file of rows without its option is refused for that
+        raise UsageError("missing --rows FILE, or --dataset NAME; `gymq collect --help` explains them")
     settings = read_config(sources, others)
-    block = chosen_block(settings, sources, dataset, rows, agent)
-    if block is not None:
+    if rows is None:
+        block = chosen_block(settings, sources, dataset, agent)
         rows = ready_rows(block)
         agent = agent or block.agent
         num_repeats = num_repeats or block.num_repeats
         prompt_config = prompt_config or (block.prompt() if prompt_field is None else None)
-    if rows is None:
-        raise UsageError("missing --rows FILE; `gymq collect --help` explains it and --dataset NAME")
     agent = agent or settings.only_agent
     if output is None:
         named = [] if sources.benchmark is None else [Path(sources.benchmark) / "config.yaml"]

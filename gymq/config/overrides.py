@@ -7,6 +7,7 @@ one that is a file has dots, so that it cannot be part of a path.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
@@ -16,16 +17,18 @@ from gymq.config.errors import ConfigError, first_line
 from gymq.config.sources import OVERRIDE
 from gymq.config.values import parse_value
 from gymq.data.datasets import READABLE
+from gymq.data.hub import PREFIX
 from gymq.errors import did_you_mean
 from gymq.protocol.instances import KIND_OF
 from gymq.redaction import MASK, may_name_secret
 
 Action = Literal["change", "add", "set", "delete"]
 _PREFIXES: tuple[tuple[str, Action], ...] = (("++", "set"), ("+", "add"), ("~", "delete"), ("", "change"))
+_ROWS = "rows are given as --rows"
 _FILES = (  # which options take them, by the ends of their names
     ((".yaml", ".yml"), "a configuration is given as --config"),
     ((".py",), "a file with a verifier is given as --resources"),
-    (READABLE, "rows are given as --rows"),
+    (READABLE, _ROWS),
 )
 
 
@@ -103,10 +106,12 @@ def _parse(argument: str, option: str = "") -> Override:
     shown = hidden if is_secret else argument
     keys = tuple(part.strip() for part in key.split("."))
     if not equals and action != "delete":
-        given = next((f"{words} {shown}" for endings, words in _FILES if shown.endswith(endings)), None)
-        raise ConfigError(
-            f"override {shown}: = is missing; {given or 'write key=value, +key=value, ++key=value or ~key'}"
-        )
+        words = next((words for endings, words in _FILES if shown.endswith(endings)), None)
+        if words is None and (shown.startswith(PREFIX) or Path(shown).exists()):
+            words = _ROWS
+        if words is not None:
+            raise ConfigError(f"{shown}: {words} {shown}")
+        raise ConfigError(f"override {shown}: = is missing; write key=value, +key=value, ++key=value or ~key")
     if not all(keys) or any(character in key for character in "[]{}'\"\n"):
         raise ConfigError(f"override {shown}: the key must be names with dots between them")
     parsed = Override(shown, action, keys, None, has_value=bool(equals), option=option)

@@ -10,6 +10,7 @@ import msgspec
 
 from gymq.failures import RolloutError
 from gymq.protocol.messages import ToolResult
+from gymq.render import counted
 from gymq.testing.audited import CHECK_S, REFUSALS, AuditedEnvironment
 from gymq.testing.gold import GoldRow
 from gymq.testing.load import in_time
@@ -38,7 +39,7 @@ async def malformed_rows(audited: AuditedEnvironment) -> Check:
         outcome = await audited.outcome(malformed, reply(""), f"{row.where}, {label}")
         if outcome.reward is None and outcome.failure not in REFUSALS:
             problems.append(f"{row.where}, {label}: {outcome}; a row that does not fit ends as invalid_task")
-    return checked("malformed rows", problems, f"{count} rows are refused or verified")
+    return checked("malformed rows", problems, f"{counted(count, 'row')} refused or verified")
 
 
 def _malformed_fields(audited: AuditedEnvironment, row: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:

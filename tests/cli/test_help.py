@@ -77,7 +77,7 @@ def test_an_unknown_option_is_refused_with_status_2(gymq):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["collect"], "missing --rows FILE; `gymq collect --help` explains it"),
+        (["collect"], "missing --rows FILE, or --dataset NAME; `gymq collect --help` explains them"),
         (["test"], "missing WORKER; `gymq test --help` explains it"),
         (["weights", "push"], "missing --model VALUE; `gymq weights push --help` explains it"),
         (["collect", "--rows"], "--rows requires an argument"),

@@ -102,7 +102,14 @@ def test_rows_without_an_agent_or_an_environment_are_told_the_options(gymq: Comm
 
 def test_an_input_without_its_option_is_told_the_option(gymq: Command, folder: Path) -> None:
     called = gymq("collect", "--resources", "letters.py", "rows.jsonl")
-    assert refused(called, folder).endswith("= is missing; rows are given as --rows rows.jsonl\n")
+    assert refused(called, folder) == "gymq: rows.jsonl: rows are given as --rows rows.jsonl\n"
+
+
+def test_a_missing_input_is_all_that_a_collection_says(gymq: Command, folder: Path) -> None:
+    called = gymq("collect", "--resources", "letters.py")
+    assert refused(called, folder) == (
+        "gymq: missing --rows FILE, or --dataset NAME; `gymq collect --help` explains them\n"
+    )
 
 
 @pytest.mark.parametrize("text", ["", "\n"])

@@ -51,7 +51,7 @@ def test_a_run_is_extended_and_its_statistics_are_those_of_all_rollouts(
     assert extended.status == 0
     assert (
         "gymq: num_repeats changed from 2 to 4\n"
-        "gymq: 4 rollouts are added\n"
+        "gymq: 4 rollouts added\n"
         f"gymq: resuming run {run_of(tmp_path)}: 4 of 8 done\n"
     ) in extended.err
     agent = extended.json["agents"]["letters_agent"]

@@ -196,7 +196,7 @@ def test_a_run_without_a_reward_ends_with_its_failures_alone(gymq, here: Path):
     assert ended.status == 3
     assert "mean reward" not in ended.out
     assert "gymq profile" not in ended.out
-    assert "gymq: 1 of 1 rollouts failed:\n  1 verifier_failed, for example: letters failed to verify" in ended.err
+    assert "gymq: 1 of 1 rollout failed:\n  1 verifier_failed, for example: letters failed to verify" in ended.err
     assert f"{here}/letters.py:18 in verify: " in ended.err
 
 

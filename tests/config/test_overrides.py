@@ -1,5 +1,7 @@
 """What `key=v`, `+key=v`, `++key=v` and `~key` do."""
 
+import re
+
 import pytest
 
 from gymq.config import ConfigError
@@ -113,10 +115,10 @@ def test_a_value_is_needed(load_files, override):
 
 @pytest.mark.parametrize(
     ("file", "option"),
-    [("b.yaml", "--config"), ("b.py", "--resources"), ("b.jsonl.gz", "--rows"), ("b.txt", "key=value")],
+    [("b.yaml", "--config"), ("b.py", "--resources"), ("b.jsonl.gz", "--rows"), ("hf:a/b", "--rows"), (".", "--rows")],
 )
 def test_a_file_without_its_option_is_told_the_option(load_files, file, option):
-    with pytest.raises(ConfigError, match=f"= is missing; .*{option}"):
+    with pytest.raises(ConfigError, match=rf"^{re.escape(file)}: .* {option} {re.escape(file)}$"):
         load_files({"a.yaml": "x: 1"}, file)
 
 

@@ -342,7 +342,7 @@ async def test_more_repeats_are_added_to_each_task(desk: Desk) -> None:
     assert (progress.total, progress.before, progress.submitted, progress.done) == (9, 6, 3, 9)
     assert said == [
         "num_repeats changed from 2 to 3",
-        "3 rollouts are added",
+        "3 rollouts added",
         f"resuming run {run}: 6 of 9 done",
     ]
     assert desk.run() == run

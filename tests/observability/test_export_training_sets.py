@@ -103,8 +103,8 @@ async def test_the_command_writes_a_stored_run(
     assert await export_training_set(run, tmp_path / "dpo.jsonl", web.world.url, "dpo", 1.0) == 0
     assert len((tmp_path / "dpo.jsonl").read_text().splitlines()) == 1
     printed = capsys.readouterr()
-    assert f"1 examples of 3 outcomes of {run}" in printed.out
-    assert "1 rollouts are masked or have no chat form" in printed.err
+    assert f"1 example of 3 outcomes of {run}" in printed.out
+    assert "1 rollout left out: masked or without a chat form" in printed.err
 
 
 async def test_where_nothing_passes_it_says_why_the_set_is_empty(
@@ -115,7 +115,7 @@ async def test_where_nothing_passes_it_says_why_the_set_is_empty(
     await web.store(rollout(run, 0, reward=0.5), rollout(run, 0, 1, reward=0.0), failure(run, 1))
     assert await export_training_set(run, tmp_path / "sft.jsonl", web.world.url, "sft", 1.0) == 0
     assert capsys.readouterr().err == (
-        "gymq: 0 of 2 rewards are 1 or more; an example needs one, and --min-reward changes the limit\n"
+        "gymq: 0 of 2 rewards at 1 or more; an example needs one, and --min-reward changes the limit\n"
     )
 
 

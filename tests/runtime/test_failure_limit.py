@@ -3,6 +3,7 @@
 import pytest
 
 from gymq.protocol.messages import Failure, FailureClass, Stage
+from gymq.render import counted
 from gymq.runs.collection.failure_limit import SAME_FAILURES, FailureLimit, MaxFailures
 
 
@@ -62,7 +63,7 @@ def test_a_cancelled_rollout_is_no_failure_of_the_run() -> None:
 def test_a_given_limit_takes_the_place_of_the_rule(text: str, allowed: int) -> None:
     limit = FailureLimit(MaxFailures.parse(text), 200, is_new=True)
     assert not any(reasons(limit, *[failure()] * allowed))
-    assert limit.note_failure(failure()) == f"{allowed + 1} rollouts failed, more than --max-failures {text}"
+    assert limit.note_failure(failure()) == f"{counted(allowed + 1, 'rollout')} failed, more than --max-failures {text}"
 
 
 @pytest.mark.parametrize("text", ["", "-1", "many", "1.5", "101%", "nan%", "inf%", "%", "-1%"])

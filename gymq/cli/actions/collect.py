@@ -160,7 +160,7 @@ def _report(
     if progress.failed:
         _print_failures(collection, joined)
     if collection.is_cancelled:
-        done = f"{progress.done:,} of {progress.total:,} rollouts have a reward"
+        done = f"{progress.done:,} of {counted(progress.total, 'rollout')} have a reward"
         say(f"run {progress.run} was cancelled: {done}; --overwrite starts over, and another --output begins a new run")
     return 3 if progress.done < progress.total or progress.refused else 0
 
@@ -168,7 +168,7 @@ def _report(
 def _print_failures(collection: Collection, joined: str) -> None:
     """Print the failures and their reasons to standard error, with the command that shows one of each kind."""
     progress = collection.progress
-    say(f"{progress.failed:,} of {progress.total:,} rollouts failed:")
+    say(f"{progress.failed:,} of {counted(progress.total, 'rollout')} failed:")
     for group in collection.failed:
         message = group.message.replace("\n", "\n    ")
         print_prose(f"  {group.num_rollouts:,} {group.failure_class}, for example: {message}", sys.stderr)
@@ -181,11 +181,11 @@ def _print_failures(collection: Collection, joined: str) -> None:
 def _stopped(collection: Collection) -> str:
     """Return why a run was stopped, and how it is continued."""
     progress = collection.progress
-    left = progress.total - progress.finished
+    left = f"{progress.total - progress.finished:,} of {counted(progress.total, 'rollout')} were not collected"
     in_flight = f" ({progress.in_flight:,} are in flight)" if progress.in_flight else ""
     return (
-        f"stopped: {collection.stopped}; {left:,} of {progress.total:,} rollouts were not collected{in_flight}. Fix "
-        "the cause and run the same command again to resume; --max-failures changes when a run is stopped"
+        f"stopped: {collection.stopped}; {left}{in_flight}. Fix the cause and run the same command again to resume; "
+        "--max-failures changes when a run is stopped"
     )
 
 

@@ -61,7 +61,7 @@ def make_data(
             file.writelines(lines)
     except OSError as error:
         raise UsageError(f"{output} cannot be written: {error.strerror or error}") from None
-    print(f"{count:,} rows in {output}")
+    print(f"{counted(count, 'row')} in {output}")
 
 
 def makes_rows(author: type[Resources]) -> bool:
@@ -91,14 +91,8 @@ def blocks_of(config: Config, sources: WorkerSources) -> list[DatasetBlock]:
     return dataset_blocks(config, roots)
 
 
-def chosen_block(
-    config: Config, sources: WorkerSources, dataset: str | None, given: Path | None, agent: str | None
-) -> DatasetBlock | None:
-    """Return the data set of a collection; None if its input is given as a file."""
-    if dataset is not None and given is not None:
-        raise UsageError("give either --rows, a file, or --dataset, the name of a data set in the configuration")
-    if given is not None or (dataset is None and sources.benchmark is None):
-        return None
+def chosen_block(config: Config, sources: WorkerSources, dataset: str | None, agent: str | None) -> DatasetBlock:
+    """Return the data set of a collection: the one with this name or type, or that of the benchmark."""
     blocks = [block for block in blocks_of(config, sources) if agent in (None, block.agent)]
     return find_block(blocks, dataset or BENCHMARK)
 
@@ -231,4 +225,4 @@ async def prepare_data(
         return
     file = await prepare(_block_named(name, sources, overrides), with_network=with_network, again=again)
     count = sum(1 for _ in numbered_lines(Dataset(file)))
-    print(f"{count:,} rows in {file}")
+    print(f"{counted(count, 'row')} in {file}")

@@ -7,6 +7,7 @@ from gymq.bus.queue.client import QueueClient
 from gymq.cli.shared.cluster import connected, require_run, stored_url
 from gymq.cli.shared.errors import UsageError
 from gymq.cluster.server.roles import OPERATOR
+from gymq.render import counted
 from gymq.runs.stored_runs import Runs
 
 
@@ -15,7 +16,7 @@ async def delete_runs(runs: list[str], nats: str | None) -> int:
         for run in runs:
             stored = await _check(bus, run)
             await streams.delete_run(bus.js, run)
-            print(f"run {run} is deleted, with the outcomes of {stored:,} rollouts")
+            print(f"run {run} is deleted, with {counted(stored, 'outcome')}")
     return 0
 
 
@@ -23,6 +24,7 @@ async def _check(bus: Bus, run: str) -> int:
     """Return the number of rollouts of a run that have an outcome."""
     queued = await QueueClient(bus).num_queued(run)
     if queued:
-        raise UsageError(f"{queued:,} rollouts of run {run} are queued or in flight: `gymq cancel --run {run}` first")
+        left = f"{counted(queued, 'rollout')} queued or in flight"
+        raise UsageError(f"run {run}: {left}; `gymq cancel --run {run}` first")
     await require_run(bus, run)
     return await Runs(bus).num_stored(run)

@@ -18,6 +18,7 @@ from gymq.defaults import TokenForm
 from gymq.execution.services.profiler import last_profile
 from gymq.protocol.messages import Outcome, Run
 from gymq.redaction import environment_secrets, hide
+from gymq.render import counted
 from gymq.runs.export.files import ConvertedFile, RunExport
 from gymq.runs.export.mlflow import MlflowRun
 from gymq.runs.export.run_report import RunReport
@@ -40,22 +41,22 @@ async def export_file(run: str, output: Path, nats: str | None, token_ids: Token
             async for _, outcome in outcomes:
                 file.add(outcome)
                 count += 1
-    print(f"{count:,} outcomes of {run} in {output}")
+    print(f"{counted(count, 'outcome')} of {run} in {output}")
     return 0
 
 
 async def export_training_set(run: str, output: Path, nats: str | None, form: TrainingSet, min_reward: float) -> int:
-    made, why = "examples", "are masked or have no chat form"
+    made, why = "example", "masked or without a chat form"
     file = await _convert(run, output, nats, lambda: TrainingSetFile(output, form, min_reward), made, why)
     if not file.num_written:
-        counted = f"{file.num_passed:,} of {file.num_rewarded:,} rewards are {min_reward:g} or more"
+        passed = f"{file.num_passed:,} of {counted(file.num_rewarded, 'reward')} at {min_reward:g} or more"
         needs = "an example needs one" if form == "sft" else "a pair needs one that is, and one of its task that is not"
-        print(f"gymq: {counted}; {needs}, and --min-reward changes the limit", file=sys.stderr)
+        print(f"gymq: {passed}; {needs}, and --min-reward changes the limit", file=sys.stderr)
     return 0
 
 
 async def export_trajectories(run: str, output: Path, nats: str | None, form: TrajectoryForm) -> int:
-    made, why = "trajectories", "have no such form"
+    made, why = "rollout", "without such a form"
     await _convert(run, output, nats, lambda: TrajectoryFile(output, form), made, why)
     return 0
 
@@ -69,9 +70,9 @@ async def _convert(
             async for _, outcome in outcomes:
                 file.add(outcome)
                 count += 1
-    print(f"{file.num_written:,} {made} of {count:,} outcomes of {run} in {output}")
+    print(f"{counted(file.num_written, made)} of {counted(count, 'outcome')} of {run} in {output}")
     if file.num_left_out:
-        print(f"gymq: {file.num_left_out:,} rollouts {why_left_out} and are left out", file=sys.stderr)
+        print(f"gymq: {counted(file.num_left_out, 'rollout')} left out: {why_left_out}", file=sys.stderr)
     return file
 
 

@@ -24,7 +24,7 @@ from gymq.data.run_files import ReportFiles, RunFiles
 from gymq.defaults import PASS_THRESHOLD
 from gymq.execution.services.profiler import CHECKPOINT_EVERY_S, last_profile, read_profile
 from gymq.protocol.messages import Outcome, Run
-from gymq.render import listing_console, shown_classes, shown_environments
+from gymq.render import counted, listing_console, shown_classes, shown_environments
 from gymq.runs.export.files import RunExport
 from gymq.runs.stored_runs import Runs
 from gymq.stats.files import read_statistics
@@ -186,8 +186,9 @@ async def _checkpoint(bus: Bus, run: str, ks: list[int] | None) -> tuple[Profile
 
 def _how_far(stored: int, total: int | None) -> str:
     if total is None:
-        return f"{stored:,} rollouts so far; Ctrl-C ends the view"
-    return f"{stored:,} of {total:,} rollouts" + ("" if stored >= total else "; Ctrl-C ends the view, not the run")
+        return f"{counted(stored, 'rollout')} so far; Ctrl-C ends the view"
+    ending = "" if stored >= total else "; Ctrl-C ends the view, not the run"
+    return f"{stored:,} of {counted(total, 'rollout')}{ending}"
 
 
 # Printing -------------------------------------------------------------------------------------------------------------

@@ -21,7 +21,7 @@ from gymq.config import Config
 from gymq.data.run_files import RunFiles
 from gymq.execution.model_runner import BusModels
 from gymq.failures import JudgeFailed
-from gymq.render import first_words, listing, listing_console
+from gymq.render import counted, first_words, listing, listing_console
 from gymq.resources import ModelCaller
 from gymq.runs.local_verifiers import Verifiers
 from gymq.runs.score import ScoreOptions, ScoreSummary
@@ -106,7 +106,8 @@ def report(summary: ScoreSummary, options: ScoreOptions, *, as_json: bool) -> No
         fields["mean_before"], fields["mean_now"] = _means(summary)
         print(msgspec.json.encode(fields).decode())
         return
-    print(f"{summary.verified:,} of {summary.total:,} rollouts verified again, {summary.changed:,} rewards changed")
+    verified = f"{summary.verified:,} of {counted(summary.total, 'rollout')} verified again"
+    print(f"{verified}, {counted(summary.changed, 'reward')} changed")
     before, now = _means(summary)
     if before is not None and now is not None:
         print(f"mean reward of the {summary.compared:,} that had one: {before:.4f} before, {now:.4f} now")

@@ -22,6 +22,7 @@ from gymq.config import Config
 from gymq.defaults import ClusterPart
 from gymq.protocol.instances import Instance
 from gymq.redaction import redact
+from gymq.render import counted
 
 
 def workers_to_start(config: Config, only: tuple[ClusterPart, ...]) -> list[Instance]:
@@ -60,8 +61,8 @@ async def run_cluster(
             await stack.enter_async_context(cluster)
             if has_bridge:
                 print(await stack.enter_async_context(bridge_for(config, cluster.url, LOGS)), flush=True)
-            where = f"{len(cluster.children)} processes at {redact(cluster.url)}"
-            print(f"{num_workers} workers in {where}; Ctrl-C stops them", flush=True)
+            where = f"{counted(len(cluster.children), 'process')} at {redact(cluster.url)}"
+            print(f"{counted(num_workers, 'worker')} in {where}; Ctrl-C stops them", flush=True)
             if has_server and not has_bridge:
                 print("gymq view, in this folder, shows runs and rollouts in a browser", flush=True)
             try:

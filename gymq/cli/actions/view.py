@@ -99,7 +99,7 @@ async def _imported(files: Sequence[Path]) -> AsyncIterator[Bus]:
             for file in files:
                 found = await import_rollouts(bus, file, taken)
                 taken.add(found.run)
-                print(f"{found.num_rollouts:,} rollouts of {file}", flush=True)
+                print(f"{counted(found.num_rollouts, 'rollout')} of {file}", flush=True)
                 for problem in found.problems:
                     print(f"gymq: warning: {printable(problem)}", file=sys.stderr)
             async with profiled(bus):

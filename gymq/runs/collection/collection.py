@@ -229,8 +229,8 @@ class Collection:
         self._missing = missing - lost
         if lost:
             self.warnings.append(
-                f"{len(lost)} rollouts left the queue without an outcome (`gymq dead-letters` may know why); "
-                "the next start submits them again"
+                f"{counted(len(lost), 'rollout')} left the queue without an outcome; `gymq dead-letters list` may know "
+                "why, and the next start submits them again"
             )
         for key in lost:
             del self._in_flight[key]

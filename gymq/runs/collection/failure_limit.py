@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from gymq.protocol.messages import Failure, FailureClass, Stage, Unresolved
+from gymq.render import counted
 
 SAME_FAILURES = 32  # rollouts in a row that fail for one reason, and a run is stopped
 
@@ -78,7 +79,7 @@ class FailureLimit:
         if self._most is not None:
             if self._num_failed <= self._most.of(self._total):
                 return ""
-            return f"{self._num_failed} rollouts failed, more than {self._option} {self._most}"
+            return f"{counted(self._num_failed, 'rollout')} failed, more than {self._option} {self._most}"
         reason = (failure.failure_class, failure.stage, failure.curable)
         self._num_same = self._num_same + 1 if reason == self._reason else 1
         self._reason = reason

@@ -26,6 +26,7 @@ from gymq.data.run_files import Manifest, RunFiles, refused_row
 from gymq.failures import InvalidTask
 from gymq.protocol import subjects
 from gymq.protocol.messages import MAX_BODY_BYTES, Run
+from gymq.render import counted
 from gymq.runs.collection.input_checks import (
     DatasetLines,
     check_changes,
@@ -105,7 +106,7 @@ class RunSetup:
         await self._record(manifest)
         self.changes += [*not_asked, *(shown_change(change, options) for change in resized)]
         if manifest.num_rollouts > earlier.num_rollouts:
-            self.changes.append(f"{manifest.num_rollouts - earlier.num_rollouts:,} rollouts are added")
+            self.changes.append(f"{counted(manifest.num_rollouts - earlier.num_rollouts, 'rollout')} added")
         return manifest
 
     async def _has_rows(self, manifest: Manifest) -> bool:
