@@ -8,9 +8,9 @@ from typing import Any, cast
 import pytest
 
 from gymq.bus import Bus
-from gymq.cli.actions import collect as collect_module
+from gymq.cli.actions import joined_cluster
+from gymq.cli.actions.joined_cluster import ClusterStopped
 from gymq.cli.shared.cluster import STORE
-from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.run_summary import RunSummary
 from gymq.cli.shared.table import profile_table
 from gymq.cluster.server import EmbeddedServer, find_running
@@ -156,7 +156,7 @@ def test_replies_at_the_limit_of_output_tokens_are_truncated(tmp_path: Path, det
 
 
 async def test_a_collection_ends_with_the_cluster_that_it_joined(here: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(collect_module, "LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(joined_cluster, "LOOK_EVERY_S", 0.01)
     ended = asyncio.Event()
 
     class Waiting:
@@ -172,8 +172,8 @@ async def test_a_collection_ends_with_the_cluster_that_it_joined(here: Path, mon
         url = server.url
         bus = await Bus.connect(url, role="client", name="test")
     try:
-        with pytest.raises(UsageError, match=r"run r joined was stopped: 1 of 2 done; the same command resumes it"):
-            await collect_module._run_joined(cast(Any, Waiting()), bus, url)
+        with pytest.raises(ClusterStopped, match="run r joined was stopped: 1 of 2 done"):
+            await joined_cluster.run_joined(cast(Any, Waiting()), bus, url)
     finally:
         await bus.close()
     assert ended.is_set()

@@ -80,7 +80,12 @@ async def answer(params):
 
 waited = gymq.collect(Capitals, ROWS, model=answer, output="waited.jsonl", progress=False)
 ''', '''
-awaited = await gymq.acollect(Capitals, ROWS[:1], model=answer, output="awaited.jsonl", progress=False)
+import asyncio
+
+def begin(output):
+    return gymq.acollect(Capitals, ROWS[:1], model=answer, output=output, progress=False)
+
+awaited, beside = await asyncio.gather(begin("awaited.jsonl"), begin("beside.jsonl"))
 ''']
 
 
@@ -90,7 +95,7 @@ async def notebook():
         done = eval(compile(cell, "<cell>", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT), namespace)
         if inspect.isawaitable(done):
             await done
-    return [namespace[name].reward.value for name in ("waited", "awaited")]
+    return [namespace[name].reward.value for name in ("waited", "awaited", "beside")]
 
 
 print(json.dumps(asyncio.run(notebook())))
@@ -168,5 +173,5 @@ def test_what_a_model_said_is_text_in_a_notebook_and_never_markup(found):
 
 
 @pytest.mark.nightly
-def test_a_notebook_may_wait_or_await_although_its_loop_runs(tmp_path):
-    assert json.loads(run(NOTEBOOK, tmp_path)[-1]) == [0.5, 1.0]
+def test_a_notebook_may_wait_or_await_or_gather_although_its_loop_runs(tmp_path):
+    assert json.loads(run(NOTEBOOK, tmp_path)[-1]) == [0.5, 1.0, 1.0]

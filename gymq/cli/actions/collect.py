@@ -14,14 +14,12 @@ import msgspec
 import pydantic
 
 from gymq.authoring import first_problem
-from gymq.bus import Bus
-from gymq.bus.discovery import find_workers
-from gymq.cli.shared.cluster import STORE, check_workers, cluster_url, open_bus
+from gymq.cli.actions.joined_cluster import ClusterStopped, check_served, noticing_its_end, run_joined
+from gymq.cli.shared.cluster import check_workers, cluster_url, open_bus
 from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.run_summary import RunSummary, summary_of
 from gymq.cli.shared.table import profile_table
-from gymq.cluster.server import is_gone
-from gymq.config import Config, digest_of
+from gymq.config import Config
 from gymq.config.unknown import CONCURRENCY
 from gymq.data.materialise import MaterialiseOptions
 from gymq.data.rows import RowError
@@ -32,14 +30,11 @@ from gymq.render import counted, listing_console, print_prose, say
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.failure_limit import MaxFailures
 from gymq.runs.collection.options import CollectOptions
-from gymq.runs.collection.preflight import RowTypes, check_paths, has_all_rollouts, policies, probe_models
+from gymq.runs.collection.preflight import RowTypes, check_paths, has_all_rollouts, probe_models
 from gymq.runs.collection.progress import Progress
 from gymq.runs.collection.progress_view import show_progress, show_steps
 from gymq.stats.files import read_statistics
 from gymq.stats.running import ProfileSnapshot
-
-FIND_TRIES = 10  # half a second each
-LOOK_EVERY_S = 3.0  # whether a cluster is still there
 
 
 async def collect_rollouts(
@@ -48,6 +43,32 @@ async def collect_rollouts(
     if config.instances:
         options = replace(options, check_row=RowTypes(config).check)
     hide_options([*(one.options for one in config.instances), options.materialise.responses_create_params])
+    while True:
+        try:
+            collection = await _collect(options, config, nats, as_json, log_level)
+            break
+        except ClusterStopped as stopped:
+            if not config.instances:
+                raise UsageError(f"{stopped}; the same command resumes it") from None
+            say(f"{stopped}; going on with the workers of this command")
+            options = replace(options, overwrite=False)
+    for warning in collection.warnings:
+        say(f"warning: {warning}")
+    joined = "" if nats is None or nats == os.environ.get("GYMQ_NATS") else f" --nats {redact(nats)}"
+    status = _report(collection, collection.progress, options, pass_threshold, as_json, joined)
+    if collection.stopped:
+        say(_stopped(collection))
+    return status
+
+
+async def _collect(
+    options: CollectOptions, config: Config, nats: str | None, as_json: bool, log_level: str
+) -> Collection:
+    """Run a collection, at the cluster of another command or at its own.
+
+    Raises:
+        ClusterStopped: the other command has stopped its cluster.
+    """
     collection = None
     try:
         async with AsyncExitStack() as stack:
@@ -55,13 +76,7 @@ async def collect_rollouts(
             show = steps.enter_context(show_steps(quiet=as_json))
             await check_workers(nats, config)  # before an option that is misspelt is taken for a changed one
             show("checking the rows")
-            try:
-                check_paths(options)
-            except RowError as error:
-                if config.instances or options.materialise.agent_name:
-                    raise
-                hint = "no environment is given: --resources FILE.py, --config FILE or --agent NAME names one"
-                raise UsageError(f"{error}\n{hint}") from None
+            _check_rows(options, config)
 
             async def probe(specs: Sequence[Instance]) -> None:
                 if not await asyncio.to_thread(has_all_rollouts, options):
@@ -73,46 +88,34 @@ async def collect_rollouts(
             address = await stack.enter_async_context(
                 cluster_url(nats, config, log_level=log_level, resumed=resumed, before_start=probe)
             )
+            stack.enter_context(noticing_its_end(address))
             bus = await open_bus(address.url, name="gymq collect", timeout_s=10.0)
             stack.push_async_callback(bus.close)
-            options = replace(options, models=await _check_workers(bus, config, is_here=nats is None))
+            if address.is_of_another:
+                show("looking for the workers of the cluster that runs here")
+            options = replace(options, models=await check_served(bus, config, address, is_here=nats is None))
             steps.close()
             if address.viewer_url is not None:
                 say(f"viewer: {address.viewer_url}")
             collection = Collection(bus, options, say)
             collection.progress.viewer_url = address.viewer_url
             with show_progress(collection.progress, quiet=as_json):
-                progress = await (
-                    _run_joined(collection, bus, address.url) if address.is_of_another else collection.run()
-                )
+                await (run_joined(collection, bus, address.url) if address.is_of_another else collection.run())
     except asyncio.CancelledError:
         if collection is not None:  # when its cluster has stopped, so that it is the last line
             _print_progress(collection.progress)
         raise
-    for warning in collection.warnings:
-        say(f"warning: {warning}")
-    joined = "" if nats is None or nats == os.environ.get("GYMQ_NATS") else f" --nats {redact(nats)}"
-    status = _report(collection, progress, options, pass_threshold, as_json, joined)
-    if collection.stopped:
-        say(_stopped(collection))
-    return status
+    return collection
 
 
-async def _run_joined(collection: Collection, bus: Bus, url: str) -> Progress:
-    """Run a collection until it ends, or the cluster of another command that it joined does."""
-    running = asyncio.create_task(collection.run())
+def _check_rows(options: CollectOptions, config: Config) -> None:
     try:
-        while not (await asyncio.wait({running}, timeout=LOOK_EVERY_S))[0]:
-            if not bus.is_connected and is_gone(STORE, url):
-                progress = collection.progress
-                raise UsageError(
-                    f"the cluster that run {progress.run} joined was stopped: {progress.done:,} of {progress.total:,} "
-                    "done; the same command resumes it"
-                )
-        return running.result()
-    finally:
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
+        check_paths(options)
+    except RowError as error:
+        if config.instances or options.materialise.agent_name:
+            raise
+        hint = "no environment is given: --resources FILE.py, --config FILE or --agent NAME names one"
+        raise UsageError(f"{error}\n{hint}") from None
 
 
 def _print_progress(progress: Progress) -> None:
@@ -225,34 +228,3 @@ def configured_window(tree: Mapping[str, Any]) -> int | None:
     if given is not None and (not isinstance(given, int) or isinstance(given, bool) or given < 1):
         raise UsageError(f"{CONCURRENCY} must be a whole number of at least 1, not {given!r}")
     return given
-
-
-async def _check_workers(bus: Bus, config: Config, *, is_here: bool) -> list[str]:
-    """Return the running models, as the final table names them.
-
-    Args:
-        is_here: whether the cluster runs in this folder, so that its options are read as those of the configuration.
-    """
-    wanted = {(instance.name, instance.implementation) for instance in config.instances}
-    for _ in range(FIND_TRIES):
-        running = {(found["name"], found["metadata"]["implementation"]): found for found in await find_workers(bus)}
-        if wanted <= running.keys():
-            break  # otherwise a worker may only be too busy to answer at once
-    for instance in config.instances:
-        if (instance.name, instance.implementation) not in running:
-            others = ", ".join(f"{name} = {implementation}" for name, implementation in sorted(running)) or "nothing"
-            raise UsageError(
-                f"the cluster that runs here does not serve {instance.name} = {instance.implementation}; it serves "
-                f"{others}. Stop it, or collect without a configuration of your own"
-            )
-        digest = running[instance.name, instance.implementation]["metadata"].get("digest")
-        if is_here and digest not in (None, digest_of(instance)):  # elsewhere paths and variables may differ
-            raise UsageError(
-                f"the cluster that runs here serves {instance.name} with other options or code than asked for. Wait "
-                "until it has ended, collect in another folder, or collect without a configuration of your own"
-            )
-    return policies(config) or [
-        f"{name} = {implementation}"
-        for (name, implementation), found in sorted(running.items())
-        if found["metadata"]["kind"] == "models"
-    ]

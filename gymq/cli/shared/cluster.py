@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from fnmatch import fnmatchcase
@@ -14,7 +15,7 @@ from gymq.bus.jetstream import STREAM_NOT_FOUND, JetStreamError
 from gymq.cli.shared.configuration import check_instance, require_instances
 from gymq.cli.shared.errors import UsageError
 from gymq.cluster.launch import Cluster
-from gymq.cluster.server import EmbeddedServer, find_running, silent_owner
+from gymq.cluster.server import EmbeddedServer, StoreInUseError, find_running, silent_owner
 from gymq.cluster.worker_process import WorkerFailed
 from gymq.config import Config, Instance, fingerprint
 from gymq.config.process_settings import process_variables
@@ -26,6 +27,7 @@ from gymq.runs.stored_runs import Runs
 FOLDER = Path(".gymq")
 STORE = FOLDER / "jetstream"
 LOGS = FOLDER / "logs"
+CHANGING_S = 10.0  # for a server to start or to stop
 CONNECT_S = 5.0  # somebody waits at the terminal
 
 
@@ -62,20 +64,26 @@ async def cluster_url(
         resumed: the run that is resumed, if any.
         before_start: called with the workers before a temporary cluster is started.
     """
-    url = nats or await _find_cluster()
-    if url is not None:
-        yield ClusterAddress(url, is_of_another=nats is None)
-        return
-    require_instances(config)
-    if before_start is not None:
-        await before_start(config.instances)
 
     async def prepare(bus: Bus) -> None:
         await Runs(bus).delete_tasks_of_others(fingerprint(config.tree), resumed=resumed)
 
     variables = process_variables(config.tree)
-    cluster = Cluster(config.instances, folder=FOLDER, log_level=log_level, variables=variables, prepare=prepare)
-    async with cluster, AsyncExitStack() as stack:
+    async with AsyncExitStack() as stack:
+        while True:
+            url = nats or await _find_cluster()
+            if url is not None:
+                yield ClusterAddress(url, is_of_another=nats is None)
+                return
+            require_instances(config)
+            if before_start is not None:
+                await before_start(config.instances)
+            cluster = Cluster(
+                config.instances, folder=FOLDER, log_level=log_level, variables=variables, prepare=prepare
+            )
+            with suppress(StoreInUseError):  # another command has started one meanwhile
+                await stack.enter_async_context(cluster)
+                break
         address = ClusterAddress(cluster.url)
         if config.tree.get("bridge") is not None:
             from gymq.cli.shared.configured_bridge import bridge_for  # a web server, which no other command needs
@@ -91,13 +99,17 @@ async def cluster_url(
 
 
 async def _find_cluster(*, for_reading: bool = False) -> str | None:
-    """Return the URL of the server that runs in this folder, or None."""
-    url = await find_running(STORE, for_reading=for_reading)
-    if url is None and (owner := await silent_owner(STORE)) is not None:
-        raise UsageError(
-            f"the NATS server of the cluster in this folder (process {owner}) does not answer: it is starting, "
-            "stopping, frozen or too busy"
-        )
+    """Return the URL of the server that runs in this folder, or None; one that starts or stops is waited for."""
+    give_up = time.monotonic() + CHANGING_S
+    while (url := await find_running(STORE, for_reading=for_reading)) is None:
+        owner = await silent_owner(STORE)
+        if owner is None:
+            return None
+        if time.monotonic() > give_up:
+            raise UsageError(
+                f"the NATS server of the cluster in this folder (process {owner}) does not answer: it is starting, "
+                "stopping, frozen or too busy"
+            )
     return url
 
 

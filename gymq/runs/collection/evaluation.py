@@ -8,7 +8,7 @@ import inspect
 import logging
 import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from numbers import Integral
 from pathlib import Path
 from typing import Any, ParamSpec
@@ -19,7 +19,7 @@ from gymq.authoring import Worker, first_problem
 from gymq.bus import Bus
 from gymq.bus.loop_thread import LoopThread, end_task
 from gymq.cluster.launch import Child, Cluster, WorkerProcess
-from gymq.cluster.server import find_running
+from gymq.cluster.server import StoreInUseError
 from gymq.cluster.worker_process import InstanceHost, ProcessSpec
 from gymq.config import fingerprint, record_instances
 from gymq.config.assembled import SIMULATED_MODEL
@@ -76,24 +76,32 @@ class HostedHere:
 async def _cluster(setup: Setup, output: Path, log_level: str) -> AsyncIterator[Cluster]:
     """Start the workers: those made here in this process, the others in processes of their own."""
     with tempfile.TemporaryDirectory(prefix="gymq-") as temporary:
-        # One server at a time may use the store of this folder.
-        folder = FOLDER if await find_running(FOLDER / "jetstream") is None else Path(temporary)
-
-        def process(name: str, spec: ProcessSpec) -> WorkerProcess:
-            if any(instance.name in setup.made for instance in spec.instances):
-                return HostedHere(name, spec, setup.made)
-            return Child(name, spec, folder / "logs" / f"{name}.log", folder / "environments")
-
-        async def prepare(bus: Bus) -> None:
-            resumed = RunFiles(output).read_run()
-            await Runs(bus).delete_tasks_of_others(fingerprint(setup.config.tree), resumed=resumed)
-
-        variables = process_variables(setup.config.tree)
-        instances = setup.config.instances
-        async with Cluster(
-            instances, folder=folder, log_level=log_level, variables=variables, new_child=process, prepare=prepare
-        ) as cluster:
+        async with AsyncExitStack() as stack:
+            try:
+                cluster = await stack.enter_async_context(_cluster_in(FOLDER, setup, output, log_level))
+            except StoreInUseError:  # one server at a time may use the store of this folder
+                cluster = await stack.enter_async_context(_cluster_in(Path(temporary), setup, output, log_level))
             yield cluster
+
+
+def _cluster_in(folder: Path, setup: Setup, output: Path, log_level: str) -> Cluster:
+    def process(name: str, spec: ProcessSpec) -> WorkerProcess:
+        if any(instance.name in setup.made for instance in spec.instances):
+            return HostedHere(name, spec, setup.made)
+        return Child(name, spec, folder / "logs" / f"{name}.log", folder / "environments")
+
+    async def prepare(bus: Bus) -> None:
+        resumed = RunFiles(output).read_run()
+        await Runs(bus).delete_tasks_of_others(fingerprint(setup.config.tree), resumed=resumed)
+
+    return Cluster(
+        setup.config.instances,
+        folder=folder,
+        log_level=log_level,
+        variables=process_variables(setup.config.tree),
+        new_child=process,
+        prepare=prepare,
+    )
 
 
 async def acollect(
