@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from gymq.runs.collection.evaluation import collect as collect
     from gymq.runs.collection.results import RunResult as RunResult
     from gymq.runs.collection.results import load as load
+    from gymq.sandboxed import SandboxedEnvironment as SandboxedEnvironment
     from gymq.testing import Harness as Harness
     from gymq.testing import ScriptedModel as ScriptedModel
     from gymq.trainer.run import TrainingRun as TrainingRun
@@ -78,6 +79,7 @@ _NAMES = {
     "responses": "FunctionCall FunctionCallOutput OutputItem OutputMessage Response",
     "runs.collection.evaluation": "acollect collect",
     "runs.collection.results": "RunResult load",
+    "sandboxed": "SandboxedEnvironment",
     "testing": "Harness ScriptedModel",
     "trainer.run": "TrainingRun",
     "trainer.sync": "SyncTrainingRun",

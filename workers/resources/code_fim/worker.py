@@ -8,11 +8,11 @@ from typing import Any, Literal
 
 import pydantic
 from gymq.workers.resources.evalplus.blocks import last_python_block
-from gymq.workers.resources.evalplus.calls import Runner
 from gymq.workers.resources.evalplus.task_sets import BaseTask, TaskSetError, find_file, read_tasks
 
 import gymq
 from gymq.sandbox import SandboxOptions
+from gymq.sandbox.functions import Runner
 
 _END_OF_THOUGHTS = "</think>"
 

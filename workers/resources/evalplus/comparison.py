@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from gymq.workers.resources.evalplus.closeness import all_close
-from gymq.workers.resources.evalplus.harness import decode
+
+from gymq.sandbox.function_harness import decode
 
 Dataset = Literal["humaneval", "mbpp"]
 

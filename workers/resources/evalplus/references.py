@@ -7,11 +7,11 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Any
 
-from gymq.workers.resources.evalplus.calls import Runner
 from gymq.workers.resources.evalplus.comparison import Dataset, Returned, needs_known, returned
 from gymq.workers.resources.evalplus.tasks import Task
 
 import gymq
+from gymq.sandbox.functions import Runner
 
 TIME_S = 600.0
 OUTPUT_BYTES = 256 * 1024**2

@@ -7,8 +7,9 @@ from typing import Any
 
 import pydantic
 from gymq.workers.resources.evalplus.comparison import Dataset
-from gymq.workers.resources.evalplus.harness import encode
 from gymq.workers.resources.evalplus.task_sets import BaseTask
+
+from gymq.sandbox.function_harness import encode
 
 
 class Task(BaseTask):

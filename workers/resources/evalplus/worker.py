@@ -8,7 +8,6 @@ from typing import Any
 
 import pydantic
 from gymq.workers.resources.evalplus.blocks import last_python_block
-from gymq.workers.resources.evalplus.calls import Runner
 from gymq.workers.resources.evalplus.comparison import Dataset, passed_tests
 from gymq.workers.resources.evalplus.references import References, Tests
 from gymq.workers.resources.evalplus.task_sets import TaskSetError, find_file, read_tasks
@@ -17,6 +16,7 @@ from gymq.workers.resources.evalplus.tasks import Task
 import gymq
 from gymq.processes import ComputeLimits, CpuTimeUsedUp
 from gymq.sandbox import SandboxOptions
+from gymq.sandbox.functions import Runner
 
 FILES = {"humaneval": "HumanEvalPlus", "mbpp": "MbppPlus"}
 

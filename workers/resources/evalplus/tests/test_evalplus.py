@@ -6,12 +6,12 @@ import pytest
 from gymq.workers.resources.evalplus.blocks import last_python_block
 from gymq.workers.resources.evalplus.closeness import all_close
 from gymq.workers.resources.evalplus.comparison import passed_tests
-from gymq.workers.resources.evalplus.harness import MAX_DEPTH, decode, encode
 from gymq.workers.resources.evalplus.tasks import Task
 from gymq.workers.resources.evalplus.worker import EvalPlus
 
 import gymq
 from gymq.sandbox import SandboxFailed
+from gymq.sandbox.function_harness import MAX_DEPTH, decode, encode
 from gymq.testing import Harness, prompt, reply
 
 DATA = Path(__file__).parents[1] / "data"

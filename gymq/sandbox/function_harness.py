@@ -9,18 +9,27 @@ With the argument `--test` the request has `test`, code that defines `check(cand
 is right, whose names the test may use. The program under test then runs in a process of its own, which sees neither.
 The answer is `["invalid", text]` if the reference could not be loaded, or an argument of the test is not of a plain
 type, `["error", text]` also if the test failed, or `["end", mark]`.
+
+With the argument `--tests` the request has `tests`: code in which each `assert`, each call that stands alone and each
+function `test_...` is a test, and each other statement prepares for those below it. It calls the functions of the
+program, which runs in a process of its own, by their names. The answer is `["tests", names]`, then `["passed"]` or
+`["failed", text]` for each, and `["end", mark]`; or `["invalid", text]`.
 """
 
 from __future__ import annotations
 
+import ast
+import builtins
 import ctypes
 import io
+import itertools
 import json
 import os
 import signal
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable, Set
 from decimal import Decimal
 from fractions import Fraction
@@ -29,7 +38,8 @@ from types import FrameType, ModuleType
 from typing import IO, Any, NoReturn
 
 MAX_DEPTH, MAX_VALUES = 100, 5_000_000  # of a result; what is larger equals nothing
-_SHOWN_CHARACTERS = 10_000
+_TESTS = "<tests>"  # name of their code in tracebacks
+_SHOWN_CHARACTERS, _SHOWN_TITLE, _SHOWN_PROBLEM = 10_000, 200, 500
 _SMALL = 2**63  # JSON readers limit the digits of a number
 _EXACT = (type(None), bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset)
 _UNKNOWN = ["unknown"]
@@ -49,7 +59,11 @@ class _InvalidTaskError(Exception):
 
 
 class _ProgramError(Exception):
-    """The program under test raised an exception; the text is that of it."""
+    """The program under test raised what is no `Exception`, such as SystemExit; the text is that of it."""
+
+
+class _ProgramEndedError(BaseException):
+    """The program ended its process. No `Exception`, so that a test that expects one does not take this for it."""
 
 
 class _NoInput(io.TextIOBase):
@@ -67,22 +81,26 @@ class _NoInput(io.TextIOBase):
 
 
 def main() -> None:
-    program = _Program() if sys.argv[1:] == ["--test"] else None  # before it could see the request
+    program = _Program() if sys.argv[1:] else None  # before it could see the request
     request = json.loads(sys.stdin.buffer.read())
     say, leave = _speaker(open(os.dup(1), "w", encoding="ascii")), os._exit  # noqa: SIM115 - as long as the process
     _detach()
-    mark, given, function = request.pop("mark"), request["inputs"], None
+    mark, given, function = request.pop("mark"), request.get("inputs", []), None
     try:
         if program is None:
             function = _load(request["code"])[request["entry_point"]]
-        else:
+        elif sys.argv[1:] == ["--test"]:
             _test(program, request)
+        else:
+            _Tests(program, request["tests"]).run(request["code"], say)
     except _InvalidTaskError as error:
         say("invalid", str(error))
+    except _ProgramEndedError:
+        leave(0)  # there is nothing to say
     except BaseException as error:
         say("error", _text_of(error))
     else:
-        for arguments, limit_s in zip(given, request["limits_s"], strict=True):
+        for arguments, limit_s in zip(given, request.get("limits_s", []), strict=True):
             say(*_call(function, arguments, limit_s))
         say("end", mark)
     leave(0)
@@ -124,10 +142,24 @@ class _Program:
         self._requests, self._answers = os.fdopen(requests[1], "w"), os.fdopen(answers[0])
         ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
 
-    def load(self, code: str, entry_point: str) -> Callable[..., Any]:
-        """Return the program's function, with results of plain types: an object of its own may equal everything."""
-        self._ask("load", code, entry_point)
-        return lambda *arguments, **named: decode(self._ask("call", _plain(arguments), _plain(named)))
+    def load(self, code: str) -> dict[str, Any]:
+        """Return the program's functions, with results of plain types: an object of its own may equal everything.
+
+        Its other names are there too, if their values are of such types.
+        """
+        functions, values = self._ask("load", code)
+        return {name: decode(form) for name, form in values.items()} | {name: self._calling(name) for name in functions}
+
+    def _calling(self, name: str) -> Callable[..., Any]:
+        def call(*arguments: Any, **named: Any) -> Any:
+            form, is_iterator = self._ask("call", name, _plain(arguments), _plain(named))
+            try:
+                value = decode(form)
+            except ValueError:
+                raise ValueError(f"{name} returned a value that is not of a plain type") from None
+            return iter(value) if is_iterator else value
+
+        return call
 
     def _ask(self, *words: Any) -> Any:
         try:
@@ -139,9 +171,25 @@ class _Program:
         match json.loads(answer or "null"):
             case ["said", said]:
                 return said
-            case ["error", said]:
-                raise _ProgramError(said)
-        os._exit(0)  # the program ended its process, so there is nothing to say
+            case ["error", str(said), str(kind)]:
+                raise _raised(said, kind)
+        raise _ProgramEndedError
+
+
+def _raised(text: str, kind: str) -> Exception:
+    """Return an exception like one of the program, for tests that expect it.
+
+    Args:
+        kind: the built-in class that its class is or derives from.
+    """
+    base = getattr(builtins, kind, None)
+    if isinstance(base, type) and issubclass(base, Exception):
+        cls: type[Exception] = type(kind, (base,), {"__str__": lambda _: text})
+        try:
+            return cls.__new__(cls)  # some cannot be initialised with a text
+        except TypeError:
+            pass
+    return _ProgramError(text)
 
 
 def _plain(arguments: Any) -> Any:
@@ -154,22 +202,32 @@ def _plain(arguments: Any) -> Any:
 
 
 def _serve(requests: IO[str], say: Callable[..., None]) -> NoReturn:
-    """Load a program and call its function, as often as asked."""
+    """Load a program and call its functions, as often as asked."""
     leave = os._exit
-    function: Any = None
+    names: dict[str, Any] = {}
+    said: Any
     _detach()
     for line in requests:
         try:
             match json.loads(line):
-                case ["load", code, entry_point]:
-                    function, said = _load(code)[entry_point], None
-                case [_, arguments, named]:
-                    said = encode(function(*decode(arguments), **decode(named)))
+                case ["load", code]:
+                    names = _load(code)
+                    functions = [name for name, value in names.items() if callable(value)]
+                    others = {name: encode(names[name]) for name in names.keys() - functions if name[:2] != "__"}
+                    said = functions, {name: form for name, form in others.items() if form != _UNKNOWN}
+                case [_, name, arguments, named]:
+                    result = names[name](*decode(arguments), **decode(named))
+                    is_iterator = hasattr(result, "__next__")
+                    said = encode(list(itertools.islice(result, MAX_VALUES)) if is_iterator else result), is_iterator
         except BaseException as error:
-            say("error", _text_of(error))
+            say("error", _text_of(error), _builtin_of(error))
         else:
             say("said", said)
     leave(0)
+
+
+def _builtin_of(error: BaseException) -> str:
+    return next(cls.__name__ for cls in type(error).__mro__ if cls.__module__ == "builtins")
 
 
 def _test(program: _Program, request: dict[str, Any]) -> None:
@@ -178,9 +236,134 @@ def _test(program: _Program, request: dict[str, Any]) -> None:
         names = _load(request["reference"])
     except BaseException as error:
         raise _InvalidTaskError(_text_of(error)) from None
-    function = program.load(request["code"], request["entry_point"])
+    function = program.load(request["code"])[request["entry_point"]]
     exec(compile(request["test"], "<string>", "exec", dont_inherit=True), names)
     names["check"](function)
+
+
+class _Tests:
+    """The tests of a program's functions, in order."""
+
+    def __init__(self, program: _Program, text: str) -> None:
+        try:
+            tree = ast.parse(text)
+        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+            raise _InvalidTaskError(f"the tests cannot be parsed: {error}") from None
+        self._program = program
+        self._lines = text.splitlines()
+        self._statements = tree.body
+        self._functions = [
+            node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name.startswith("test")
+        ]
+        self._names: dict[str, Any] = {"__name__": "tests"}
+        _check_tests(tree, self._functions)
+
+    def run(self, code: str, say: Callable[..., None]) -> None:
+        """Run the tests and say the result of each."""
+        titles = [self._lines[node.lineno - 1].strip() for node in self._statements if _is_test(node)]
+        say("tests", [title[:_SHOWN_TITLE] for title in [*titles, *(node.name for node in self._functions)]])
+        problem = self._problem(self._load, code)
+        for node in self._statements:
+            if _is_test(node):
+                _say_result(say, problem or self._problem(self._check, node))
+            elif problem is None:
+                problem = self._problem(self._execute, node)
+        for function in self._functions:
+            _say_result(say, problem or self._problem(lambda name=function.name: self._names[name]()))
+
+    def _load(self, code: str) -> None:
+        loaded = {name: value for name, value in self._program.load(code).items() if name.isidentifier()}
+        module = sys.modules["solution"] = ModuleType("solution")
+        vars(module).update(loaded)
+        # A program that defines `all` or `abs` must not decide what the tests mean by it.
+        own = {name: value for name, value in loaded.items() if name[:2] != "__" and not hasattr(builtins, name)}
+        self._names.update(own)
+
+    def _check(self, node: ast.stmt) -> None:
+        """Run a statement; a comparison that fails says what it found on its left side."""
+        if not isinstance(node, ast.Assert) or not isinstance(node.test, ast.Compare) or len(node.test.ops) > 1:
+            self._execute(node)
+            return
+        values = {"left": self._value(node.test.left), "right": self._value(node.test.comparators[0])}
+        left, right = (ast.Name(name, ast.Load()) for name in values)
+        comparison = ast.fix_missing_locations(ast.Expression(ast.Compare(left, node.test.ops, [right])))
+        if not eval(compile(comparison, _TESTS, "eval"), values):
+            said = "" if node.msg is None else f"{self._value(node.msg)}: "
+            raise AssertionError(f"{said}{ast.unparse(node.test.left)} is {values['left']!r:.200}")
+
+    def _execute(self, node: ast.stmt) -> None:
+        exec(compile(ast.Module([node], []), _TESTS, "exec", dont_inherit=True), self._names)
+
+    def _value(self, node: ast.expr) -> Any:
+        return eval(compile(ast.Expression(node), _TESTS, "eval", dont_inherit=True), self._names)
+
+    def _problem(self, run: Callable[..., Any], *arguments: Any) -> str | None:
+        """Return why something failed; None if it did not.
+
+        Raises:
+            _InvalidTaskError: the tests are to blame, and not the program.
+        """
+        try:
+            run(*arguments)
+        except _InvalidTaskError:
+            raise
+        except ImportError as error:
+            if error.name != "solution":
+                raise _InvalidTaskError(f"the tests import what is not there: {error}") from None
+            return str(error)
+        except _ProgramEndedError:
+            return "the program ended its process"
+        except BaseException as error:
+            kind = type(error).__name__
+            text = _text_of(error) or (self._line_of(error) if isinstance(error, AssertionError) else "")
+            if isinstance(error, _ProgramError):
+                return f"the program ended with an exception: {text}"
+            return f"{kind}: {text}" if text else kind
+        return None
+
+    def _line_of(self, error: BaseException) -> str:
+        """Return the line of the tests that raised an error."""
+        frames = [line for frame, line in traceback.walk_tb(error.__traceback__) if frame.f_code.co_filename == _TESTS]
+        return self._lines[frames[-1] - 1].strip() if frames else ""
+
+
+def _check_tests(tree: ast.Module, functions: list[ast.FunctionDef]) -> None:
+    """Check that there are tests, and that they call the program.
+
+    Raises:
+        _InvalidTaskError: it is not so.
+    """
+    if not functions and not any(map(_is_test, tree.body)):
+        raise _InvalidTaskError("the tests have no assert, no call that stands alone and no function test_...")
+    for function in functions:
+        if _num_required(function.args):
+            raise _InvalidTaskError(f"{function.name} takes arguments, and a test gets none")
+    nodes = list(ast.walk(tree))
+    read = {node.id for node in nodes if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)}
+    written = {node.id for node in nodes if isinstance(node, ast.Name)} - read
+    written |= {node.name for node in nodes if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    imported = {alias.asname or alias.name for node in nodes if isinstance(node, ast.Import) for alias in node.names}
+    imports = [node for node in nodes if isinstance(node, ast.ImportFrom)]
+    imported |= {alias.asname or alias.name for node in imports for alias in node.names}
+    is_explicit = "solution" in imported or any(node.module == "solution" for node in imports)
+    if not is_explicit and not read - written - imported - set(dir(builtins)):
+        raise _InvalidTaskError("the tests call no function of the program; `from solution import NAME` names one")
+
+
+def _is_test(node: ast.stmt) -> bool:
+    return isinstance(node, ast.Assert) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call))
+
+
+def _num_required(arguments: ast.arguments) -> int:
+    positional = len(arguments.posonlyargs) + len(arguments.args) - len(arguments.defaults)
+    return positional + sum(default is None for default in arguments.kw_defaults)
+
+
+def _say_result(say: Callable[..., None], problem: str | None) -> None:
+    if problem is None:
+        say("passed")
+    else:
+        say("failed", problem[:_SHOWN_PROBLEM])
 
 
 def _load(code: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Running a program in a sandbox, and calling one of its functions there."""
+"""Running a program in a sandbox, and calling its functions there."""
 
 from __future__ import annotations
 
@@ -9,12 +9,37 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import gymq
-from gymq.sandbox import Limits, Program, Sandbox, SandboxOptions
+from gymq.failures import InvalidTask
+from gymq.sandbox.interface import GIB, Limits, Program, ProgramResult, Sandbox
+from gymq.sandbox.options import SandboxOptions
 
-MEMORY_BYTES = 4 * 1024**3
+MEMORY_BYTES = 4 * GIB
 
-_HARNESS = (Path(__file__).parent / "harness.py").read_bytes()
+_HARNESS = (Path(__file__).parent / "function_harness.py").read_bytes()
+
+
+async def run_harness(
+    sandbox: Sandbox, limits: Limits, request: dict[str, Any], *arguments: str
+) -> tuple[str, ProgramResult]:
+    """Run the harness, as its docstring describes it.
+
+    Args:
+        request: without its mark; `code` may have any characters.
+
+    Returns:
+        The mark that only the harness can print, and what it printed.
+
+    Raises:
+        SandboxFailed: nothing is known about the program.
+    """
+    mark = secrets.token_hex(16)
+    code = request["code"].encode(errors="replace").decode()
+    program = Program(
+        (sandbox.python, "-I", "harness.py", *arguments),
+        stdin=json.dumps(request | {"code": code, "mark": mark}).encode(),
+        files={"harness.py": _HARNESS},
+    )
+    return mark, await sandbox.run(program, limits)
 
 
 @dataclass(frozen=True)
@@ -53,7 +78,7 @@ class Runner:
             SandboxFailed: nothing is known about the program.
         """
         request = {"code": code, "entry_point": entry_point, "test": test, "reference": reference}
-        return await self._run(request | {"inputs": [], "limits_s": []}, time_s, 0, "--test")
+        return await self._run(request, time_s, 0, "--test")
 
     async def call(
         self,
@@ -79,28 +104,22 @@ class Runner:
         return await self._run(request, time_s, output_bytes)
 
     async def _run(self, request: dict[str, Any], time_s: float, output_bytes: int, *arguments: str) -> Run:
-        mark = secrets.token_hex(16)
-        code = request["code"].encode(errors="replace").decode()
-        program = Program(
-            (self._sandbox.python, "-I", "harness.py", *arguments),
-            stdin=json.dumps(request | {"code": code, "mark": mark}).encode(),
-            files={"harness.py": _HARNESS},
-        )
         limits = Limits(time_s=time_s, memory_bytes=MEMORY_BYTES, output_bytes=output_bytes + 64 * 1024)
-        finished = await self._sandbox.run(program, self._options.limits(limits))
+        mark, finished = await run_harness(self._sandbox, self._options.limits(limits), request, *arguments)
         *lines, last = finished.stdout.rstrip(b"\n").split(b"\n")
-        match _parsed(last):
+        match parsed(last):
             case ["end", str(said)] if said == mark:
                 return Run(lines, None, ended=True)
             case ["error", str(text)] if not lines:
                 return Run([], text, ended=True)
             case ["invalid", str(text)] if arguments:
-                raise gymq.InvalidTask(f"the task cannot be tested: {text}")
+                raise InvalidTask(f"the task cannot be tested: {text}")
         complete = finished.stdout.split(b"\n")[:-1]
         return Run(complete, None, ended=False, overflowed=finished.limit == "output")
 
 
-def _parsed(line: bytes) -> Any:
+def parsed(line: bytes) -> Any:
+    """Return the value of a line of JSON; None if it is none."""
     try:
         return json.loads(line)
     except (ValueError, RecursionError):
