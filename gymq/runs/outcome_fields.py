@@ -59,6 +59,11 @@ def own_fields(row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def fields_beside_prompt(fields: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return fields of a row without the one that is its prompt, which readers see as the input of the request."""
+    return {name: value for name, value in fields.items() if value != params.get("input")}
+
+
 def params_of(row: Mapping[str, Any], verdict: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters of the model calls; of a program that has prompts of its own the verdict has them."""
     params = verdict.get(PARAMS, row.get(PARAMS))

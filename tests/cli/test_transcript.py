@@ -108,3 +108,11 @@ def test_a_prompt_that_a_program_made_is_shown_in_place_of_the_rows() -> None:
     assert out.index("You are a coder.") < out.index("response ═")
     assert out.count("You are a coder.") == 1
     assert "user ─" in out
+
+
+def test_the_prompt_of_a_short_row_is_shown_once() -> None:
+    row = {"responses_create_params": {"input": "What is 2 + 2?"}, "question": "What is 2 + 2?", "answer": 4}
+    text = transcript(msgspec.json.encode(row), {})
+    assert text.count("What is 2 + 2?") == 1
+    assert "question" not in text
+    assert "answer" in text

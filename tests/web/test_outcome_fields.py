@@ -9,6 +9,7 @@ from gymq.runs.outcome_fields import (
     answer_of,
     exact_record,
     expected_of,
+    fields_beside_prompt,
     judge_calls,
     num_turns,
     params_of,
@@ -77,3 +78,8 @@ def test_the_exact_record_has_the_row_as_an_object() -> None:
 def test_what_any_tool_answers_ends_a_turn() -> None:
     call, output = {"type": "custom_tool_call", "input": "a"}, {"type": "custom_tool_call_output", "output": "b"}
     assert num_turns({"output": [call, output, call, call, output, *reply("done")["output"]]}) == 3
+
+
+def test_the_field_with_the_prompt_is_no_other_field_of_the_row() -> None:
+    fields = {"messages": [{"role": "user", "content": "x"}], "input": "y"}
+    assert fields_beside_prompt(fields, {"input": fields["messages"]}) == {"input": "y"}

@@ -16,6 +16,7 @@ from gymq.runs.in_flight import RecordedEffect
 from gymq.runs.outcome_fields import (
     answer_of,
     expected_of,
+    fields_beside_prompt,
     objects,
     params_of,
     prompt_of,
@@ -150,7 +151,7 @@ def _asked(row: bytes, verdict: Mapping[str, Any]) -> View:
         return {"row": fields, "input": []}
     params = params_of(fields, verdict)
     return {
-        "row": {name: value for name, value in fields.items() if name != PARAMS},
+        "row": fields_beside_prompt({name: value for name, value in fields.items() if name != PARAMS}, params),
         "input": prompt_of(params),
         "instructions": params.get("instructions"),
         "tools": objects(params.get("tools")),

@@ -17,6 +17,7 @@ from gymq.render import facts_table, printable, shown_seconds, shown_time
 from gymq.runs.outcome_fields import (
     MAX_LEVELS,
     JudgeCall,
+    fields_beside_prompt,
     judge_call,
     judge_calls,
     objects,
@@ -109,8 +110,8 @@ def _verdict(outcome: Outcome) -> Iterator[tuple[str, str]]:
 
 
 def _fields(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the fields of a row that are there for the environment: the expected answer, for one."""
-    for name, value in own_fields(row).items():
+    """Yield the fields of a row that are there for the environment: the expected answer, for one; not the prompt."""
+    for name, value in fields_beside_prompt(own_fields(row), params_of(row, {})).items():
         text = value_text(value)
         if len(text) > _MAX_FIELD_CHARS:
             text = f"{text[:_MAX_FIELD_CHARS]}… ({len(text):,} characters, --json has all)"
