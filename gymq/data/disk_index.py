@@ -6,7 +6,6 @@ gone when it is closed. A record may be filled in one thread and read in another
 
 from __future__ import annotations
 
-import hashlib
 import sqlite3
 from collections.abc import Iterator
 from typing import Any, Self
@@ -92,6 +91,11 @@ class TaskCounts(TemporaryDatabase):
         self._execute("UPDATE counts SET rollouts = rollouts + ? WHERE task = ?", (rollouts, task_index))
         return before
 
+    def __len__(self) -> int:
+        """Return how many tasks were counted."""
+        count: int = self._row("SELECT COUNT(*) FROM counts")[0]
+        return count
+
     def __getitem__(self, task_index: int) -> int:
         """Return the number of rollouts of a task; 0 for a task that was never counted."""
         row: tuple[int] | None = self._row("SELECT rollouts FROM counts WHERE task = ?", task_index)
@@ -119,32 +123,48 @@ class FailedAttempts(TemporaryDatabase):
         return (row[0], bool(row[1])) if row else (0, False)
 
 
-class RowDigests(TemporaryDatabase):
-    """Digests of a run's rows by task and rollout, to compare them with another pass over the input."""
+class EarlierRows(TemporaryDatabase):
+    """The rows of an earlier start of a run, to find them in another pass over the input, wherever they are in it."""
 
     def __init__(self) -> None:
-        super().__init__("rows (task INTEGER, rollout INTEGER, digest BLOB, PRIMARY KEY (task, rollout)) WITHOUT ROWID")
-        self.num_missing = 0  # added rows that were not found
-        self.grown_to = 0  # if a known task has more rollouts in the other pass: the most rollouts of such a task
+        super().__init__(
+            "rows (digest BLOB, task INTEGER, rollout INTEGER, now INTEGER, PRIMARY KEY (task, rollout)) WITHOUT ROWID"
+        )
+        self._execute("CREATE INDEX by_digest ON rows (digest)", ())
+        self.num_missing = 0  # rows that were not found
+        self.num_moved = 0  # rows that are of a task with another index in the other pass
+        self.grown_to = 0  # if a task of these has more rollouts in the other pass: the most rollouts of such a task
 
-    def add(self, task_index: int, rollout_index: int, text: bytes) -> None:
-        """Add a row; the first with its indices counts."""
-        values = (task_index, rollout_index, _digest(text))
-        self.num_missing += self._execute("INSERT OR IGNORE INTO rows VALUES (?, ?, ?)", values).rowcount
+    def add(self, task_index: int, rollout_index: int, digest: bytes) -> None:
+        """Add a row, by a digest that does not depend on its task index; the first with its indices counts."""
+        statement = "INSERT OR IGNORE INTO rows (digest, task, rollout) VALUES (?, ?, ?)"
+        self.num_missing += self._execute(statement, (digest, task_index, rollout_index)).rowcount
 
-    def find(self, task_index: int, rollout_index: int, text: bytes) -> bool:
-        """Look up a row of the other pass, once; return False if the row with these indices has another text."""
-        found = self._row("SELECT digest FROM rows WHERE task = ? AND rollout = ?", task_index, rollout_index)
+    def find(self, task_index: int, rollout_index: int, digest: bytes) -> bool:
+        """Look up a row of the other pass, once; return whether it is one of these rows."""
+        found: tuple[int, int] | None = self._row(
+            "SELECT task, rollout FROM rows WHERE digest = ? AND now IS NULL ORDER BY task != ?", digest, task_index
+        )
         if found is None:
             if self._row("SELECT 1 FROM rows WHERE task = ? LIMIT 1", task_index) is not None:
                 self.grown_to = max(self.grown_to, rollout_index + 1)
-            return True
+            return False
+        self._execute("UPDATE rows SET now = ? WHERE task = ? AND rollout = ?", (task_index, *found))
         self.num_missing -= 1
-        return bool(found[0] == _digest(text))
+        self.num_moved += found[0] != task_index
+        return True
 
+    def task_now(self, task_index: int, rollout_index: int) -> int | None:
+        """Return the task of a row in the other pass; None if it was not found there."""
+        found = self._row("SELECT now FROM rows WHERE task = ? AND rollout = ?", task_index, rollout_index)
+        return found[0] if found else None
 
-def _digest(text: bytes) -> bytes:
-    return hashlib.blake2b(text, digest_size=16).digest()
+    def num_tasks(self) -> tuple[int, int]:
+        """Return how many tasks these rows have, and how many of those were found."""
+        found: tuple[int, int] = self._row(
+            "SELECT COUNT(DISTINCT task), COUNT(DISTINCT CASE WHEN now IS NOT NULL THEN task END) FROM rows"
+        )
+        return found
 
 
 class RunningNumbers(TemporaryDatabase):

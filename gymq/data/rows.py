@@ -141,6 +141,17 @@ def with_result(row: Mapping[str, Any], response: dict[str, Any], outcome: Verif
     return {**row, "response": response, **outcome.verdict, "reward": outcome.reward}
 
 
+def digest_without_task(row: bytes) -> bytes:
+    """Return a digest of a materialised row that does not depend on its task index."""
+    fields = {name: value for name, value in parse_object(row).items() if name != TASK_INDEX}
+    return hashlib.blake2b(msgspec.json.encode(fields), digest_size=16).digest()
+
+
+def with_task(line: bytes, task_index: int) -> bytes:
+    """Return a row or result with another task index."""
+    return msgspec.json.encode({**parse_object(line), TASK_INDEX: task_index})
+
+
 def digest_of(row: Mapping[str, msgspec.Raw]) -> str:
     """Return a digest of a row that ignores its place in a call, the order of its fields, and its tools.
 

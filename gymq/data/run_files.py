@@ -7,6 +7,7 @@ import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from glob import escape
 from pathlib import Path
 from typing import IO, Any, NamedTuple, Self
 
@@ -99,10 +100,24 @@ class RunFiles:
         self.materialised = stem.with_name(f"{stem.name}_materialized_inputs.jsonl")
         self.failures = stem.with_name(f"{stem.name}_failures.jsonl")
         self.manifest = stem.with_name(f"{stem.name}{MANIFEST}")
+        self.removed = stem.with_name(f"{stem.name}_removed.jsonl")  # rollouts of rows that the input had once
         self.report = ReportFiles.at(stem)
 
     def all(self) -> list[Path]:
-        return [self.output, self.materialised, self.failures, self.manifest, *self.report]
+        return [self.output, self.materialised, self.failures, self.removed, self.manifest, *self.report]
+
+    def staged(self, run: str) -> dict[Path, Path]:
+        """Return by its path what takes the place of each file of rows and rollouts once the manifest names a run."""
+        files = (self.output, self.materialised, self.failures, self.removed)
+        return {path: path.with_name(f".{path.name}.{run}.new") for path in files}
+
+    def settle(self) -> None:
+        """Put the files that are staged for the run of the manifest in their places, and delete those of other runs."""
+        for path, new in self.staged(self.read_run() or "").items():
+            if new.exists():
+                new.replace(path)
+            for left in path.parent.glob(f".{escape(path.name)}.*.new"):
+                left.unlink()
 
     def read_manifest(self) -> Manifest | None:
         """Return the manifest; None before the first start.
@@ -156,7 +171,7 @@ class RunFiles:
 
     @contextmanager
     def locked(self) -> Iterator[None]:
-        """Lock these files against other collections on this machine while the block runs.
+        """Lock these files against other collections on this machine while the block runs; first settle them.
 
         Raises:
             RunFileError: another collection has locked them, or their folder cannot be used.
@@ -176,6 +191,7 @@ class RunFiles:
             if not is_ours:
                 raise RunFileError(f"another collection is writing {self.output}")
             try:
+                self.settle()
                 yield
             finally:
                 path.unlink(missing_ok=True)

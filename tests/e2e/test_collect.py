@@ -14,6 +14,7 @@ import pytest
 
 from gymq.bus import streams
 from gymq.bus.queue.client import QueueClient
+from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.data.materialise import MaterialiseOptions
 from gymq.data.resume import Resume
 from gymq.data.rows import RowError
@@ -230,11 +231,10 @@ async def test_a_finished_collection_asks_nothing_more_and_says_so(desk: Desk) -
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
-        ("input", "{input}:1 is another row than before"),
-        ("fewer rows", "2 of its rollouts have no row in {input} any more"),
+        ("input", "none of its rows is in {input}"),
         ("num_repeats", "num_repeats changed from 2 to 1"),
         ("limit", "limit changed from nothing to 1"),
-        ("agent", "agent_name changed from asker to odd and {input}:1 is another row than before"),
+        ("agent", "agent_name changed from asker to odd"),
         ("seed", "num_repeats_add_seed changed from false to true"),
         ("sampling", "responses_create_params.temperature changed from nothing to 0.5"),
         ("model", "policy.model changed from small to large"),
@@ -253,9 +253,7 @@ async def test_a_changed_setting_is_named_with_both_values_and_nothing_is_touche
     options = dict(first)
     match change:
         case "input":
-            desk.write_input([row("c"), row("b")])
-        case "fewer rows":
-            desk.write_input(rows[:1])
+            desk.write_input([row("c"), row("d")])
         case "num_repeats":
             options["num_repeats"] = 1
         case "limit":
@@ -279,6 +277,14 @@ async def test_a_changed_setting_is_named_with_both_values_and_nothing_is_touche
     assert desk.content() == before
     desk.write_input(rows)
     assert (await desk.collect(**first)).submitted == 0
+
+
+def by_prompt(file: Path) -> dict[str, dict[str, Any]]:
+    """The last rollout of each prompt in a file."""
+    return {
+        line["responses_create_params"]["input"]: line
+        for line in sorted(read(file), key=lambda one: one["_ng_rollout_index"])
+    }
 
 
 def configured(implementation: str = "openai_model", **options: Any) -> dict[str, Any]:
@@ -404,25 +410,62 @@ async def test_a_refused_row_is_in_the_failures_once_wherever_its_file_is(desk: 
     assert others[: len(before) - 1] == before[1:]
 
 
-async def test_a_changed_row_among_added_ones_is_named(desk: Desk) -> None:
-    desk.write_input([row("a"), row("b")])
-    await desk.collect()
-    desk.write_input([row("a"), row("new"), row("b")])
-    with pytest.raises(CollectError, match=r"because \S+rows\.jsonl:2 is another row than before; pass"):
-        await desk.collect()
+@pytest.mark.parametrize("is_stored", [True, False])
+async def test_rollouts_of_rows_that_are_as_before_are_kept_wherever_they_are_now(desk: Desk, is_stored: bool) -> None:
+    """A row is changed, one is removed, one inserted, and the others are in another order."""
+    desk.write_input([row(text) for text in "abcde"])
+    seeds: dict[str, Any] = {"num_repeats": 2, "num_repeats_add_seed": True}
+    await desk.collect(**seeds)
+    first, before = desk.run(), by_prompt(desk.output)
+    if not is_stored:
+        await streams.delete_run(desk.cluster.bus.js, first)
+    desk.write_input([row(text) for text in ("new", "c", "a", "b changed", "e")])
+    check_paths(desk.collection(**seeds)._options)
+    said: list[str] = []
+    progress = await desk.collect(report=said.append, **seeds)
+    second, after = desk.run(), by_prompt(desk.output)
+    assert said == [
+        f"3 of 5 rows are as before: their rollouts are kept; 2 rows are new; rollouts of 2 removed rows are in "
+        f"{desk.files.removed}; run {second} follows {first}",
+        f"resuming run {second}: 6 of 10 done",
+    ]
+    assert (progress.total, progress.before, progress.submitted, progress.done) == (10, 6, 4, 10)
+    assert (
+        keys(desk.output) == keys(desk.files.materialised) == [(task, index) for task in range(5) for index in (0, 1)]
+    )
+    assert {line["_ng_task_index"]: prompt for prompt, line in after.items()} == dict(
+        enumerate(("new", "c", "a", "b changed", "e"))
+    )
+    for prompt in "ace":
+        assert {**before[prompt], "_ng_task_index": 0} == {**after[prompt], "_ng_task_index": 0}
+    assert by_prompt(desk.files.removed) == {prompt: before[prompt] for prompt in "bd"}
+    assert desk.cluster.calls(second).total() == 4
+    stored = [outcome async for _, outcome in OutcomeStore(desk.cluster.bus).read(second)]
+    assert len(stored) == (10 if is_stored else 4)
+    assert (await desk.collect(**seeds)).submitted == 0
+    assert not [name for name in desk.content() if name.startswith(".")]
 
 
-async def test_changed_rows_are_refused_before_a_cluster_is_started(desk: Desk) -> None:
-    desk.write_input([row("a"), row("b")])
+async def test_rows_that_only_changed_places_are_rolled_out_no_more(desk: Desk) -> None:
+    desk.write_input([row("a"), row("b", script={"model_fails": 4})])
     await desk.collect()
-    options = desk.collection()._options
-    for rows, reason in (([row("a"), row("new")], r"rows\.jsonl:2 is another row"), ([row("a")], "1 of its rollouts")):
-        desk.write_input(rows)
-        with pytest.raises(CollectError, match=rf"cannot be resumed because \S*{reason}"):
-            check_paths(options)
-    desk.write_input([row("a"), row("b"), row("c")])
-    check_paths(options)
-    assert (await desk.collect()).done == 3
+    desk.write_input([row("b", script={"model_fails": 4}), row("a")])
+    said: list[str] = []
+    progress = await desk.collect(report=said.append)
+    assert said[0].startswith("2 of 2 rows are as before: their rollouts are kept; run ")
+    assert (progress.before, progress.failed) == (1, 1)
+    assert not desk.files.removed.exists()
+
+
+async def test_changed_rows_and_fewer_repeats_are_refused_before_a_cluster_is_started(desk: Desk) -> None:
+    desk.write_input([row("a"), row("b")])
+    await desk.collect(num_repeats=2)
+    desk.write_input([row("a"), row("c")])
+    with pytest.raises(CollectError, match="cannot be resumed because num_repeats changed from 2 to 1"):
+        check_paths(desk.collection(num_repeats=1)._options)
+    desk.write_input([row("c")])
+    with pytest.raises(CollectError, match=r"cannot be resumed because none of its rows is in \S*rows\.jsonl"):
+        check_paths(desk.collection(num_repeats=2)._options)
 
 
 async def test_a_run_without_its_rows_is_not_extended(desk: Desk) -> None:
@@ -481,6 +524,31 @@ async def test_a_collection_killed_while_it_is_extended_ends_right_with_the_same
     record = await Runs(desk.cluster.bus).record(desk.run())
     assert record is not None
     assert record.num_rollouts == 9
+    assert not [name for name in desk.content() if name.startswith(".")]
+
+
+@pytest.mark.parametrize("step", ["before the manifest", "after the manifest", "before the record", "before the tasks"])
+@pytest.mark.parametrize("is_undone", [False, True])
+async def test_a_collection_killed_while_its_rows_change_ends_right_with_the_next_command(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, step: str, is_undone: bool
+) -> None:
+    desk.write_input([row("a"), row("b")])
+    await desk.collect(num_repeats=2)
+    desk.write_input([row("c"), row("b")])
+    with monkeypatch.context() as patched:
+        kill_at(patched, step)
+        with pytest.raises((Killed, BaseExceptionGroup)):
+            await desk.collect(num_repeats=2)
+    if is_undone:
+        desk.write_input([row("a"), row("b")])
+    progress = await desk.collect(num_repeats=2)
+    assert (progress.total, progress.done, progress.before) == (
+        4,
+        4,
+        4 if is_undone and step == "before the manifest" else 2,
+    )
+    assert set(by_prompt(desk.output)) == {"a" if is_undone else "c", "b"}
+    assert keys(desk.output) == keys(desk.files.materialised) == [(task, index) for task in (0, 1) for index in (0, 1)]
     assert not [name for name in desk.content() if name.startswith(".")]
 
 

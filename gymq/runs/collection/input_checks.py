@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from gymq.data.datasets import Dataset, DatasetError
-from gymq.data.disk_index import RowDigests
+from gymq.data.disk_index import EarlierRows
 from gymq.data.hub import HubError
 from gymq.data.materialise import Materialisation, MaterialiseOptions
 from gymq.data.row_problems import RowProblems
-from gymq.data.rows import RowError
+from gymq.data.rows import RowError, digest_without_task
 from gymq.data.run_changes import Change, changed_fields, changed_options
 from gymq.data.run_files import COMPRESSED, Manifest, RunFiles
 from gymq.defaults import MAX_TIMEOUT_S
@@ -93,37 +93,39 @@ def _config_changes(manifest: Manifest, options: CollectOptions) -> tuple[list[C
 
 
 def check_rows(manifest: Manifest, dataset: Dataset, options: CollectOptions, resized: Sequence[Change]) -> None:
-    """Check that the rows of a run are still in an input that has changed, before a cluster is started for it.
+    """Check that a run keeps rows in an input that has changed, before a cluster is started for it.
 
     Raises:
-        CollectError: a row is another one, or rows are gone.
+        CollectError: as `check_kept`.
         RunFileError: the materialised rows cannot be read.
     """
     files = RunFiles(options.output)
     if not files.materialised.exists() or manifest.input_digest == dataset.digest():
         return
-    with RowDigests() as known, Materialisation(options.materialise) as materialisation:
-        for row in files.rows():
-            known.add(row.task_index, row.rollout_index, row.json)
+    with EarlierRows() as known, Materialisation(options.materialise) as materialisation:
+        add_rows(known, files)
         lines = DatasetLines(dataset, _leave_out)
         for row in materialisation.rows(lines, _leave_out):
-            if not known.find(row.task_index, row.rollout_index, row.json):
-                raise other_row(options, resized, dataset.place(row.line_number), is_new_input=True)
-        if known.num_missing:
-            raise rows_gone(options, resized, known.num_missing, dataset)
+            known.find(row.task_index, row.rollout_index, digest_without_task(row.json))
+        check_kept(known, dataset, options, resized)
 
 
-def other_row(options: CollectOptions, resized: Sequence[Change], place: str, *, is_new_input: bool) -> CollectError:
-    """Return the error of a run of which a row is another one than before."""
-    reasons = [change for change in resized if change.name == "agent_name" or not is_new_input]
-    return refusal(options, *reasons, f"{place} is another row than before")
+def add_rows(known: EarlierRows, files: RunFiles) -> None:
+    """Add the rows of an earlier start, if they are there."""
+    for row in files.rows() if files.materialised.exists() else ():
+        known.add(row.task_index, row.rollout_index, digest_without_task(row.json))
 
 
-def rows_gone(options: CollectOptions, resized: Sequence[Change], number: int, dataset: Dataset) -> CollectError:
-    """Return the error of a run of which rollouts are not asked for any more."""
-    gone = f"{number:,} of its rollouts have no row in {dataset.name} any more"
-    smaller = [change for change in resized if _is_smaller(change)]
-    return refusal(options, *smaller) if smaller else refusal(options, gone)
+def check_kept(known: EarlierRows, dataset: Dataset, options: CollectOptions, resized: Sequence[Change]) -> None:
+    """Check that a run whose rows changed keeps some of them, and that no setting asks for fewer rollouts.
+
+    Raises:
+        CollectError: it is to be another run.
+    """
+    if known.num_missing and (smaller := [change for change in resized if _is_smaller(change)]):
+        raise refusal(options, *smaller)
+    if known.num_missing and not known.num_tasks()[1]:
+        raise refusal(options, f"none of its rows is in {dataset.name}")
 
 
 def _is_smaller(change: Change) -> bool:

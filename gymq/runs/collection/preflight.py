@@ -13,6 +13,7 @@ from gymq.agent import Agent
 from gymq.authoring import OptionsError, Worker
 from gymq.cluster.worker_process import WorkerFailed, build
 from gymq.config import Config
+from gymq.data.datasets import Dataset
 from gymq.data.jsonl import JsonlFile, parse_object
 from gymq.data.run_files import RunFiles
 from gymq.execution.loading.registry import WorkerNotFound
@@ -121,10 +122,12 @@ def _similar_field(resources: Resources[Any], row: bytes) -> str:
 
 
 def has_all_rollouts(options: CollectOptions) -> bool:
-    """Return whether the output holds as many rollouts as its manifest says, so that no model will be asked."""
+    """Return whether the output has all rollouts that are asked for, so that no model will be."""
     files = RunFiles(options.output)
     manifest = files.read_manifest()
-    if options.overwrite or manifest is None or not files.output.exists():
+    if options.overwrite or manifest is None or not files.output.exists() or manifest.settings != options.settings():
+        return False
+    if manifest.input_digest != Dataset(options.input, of_a_list=options.rows_of_a_list).digest():
         return False
     return sum(1 for _ in JsonlFile(files.output)) >= manifest.num_rollouts
 

@@ -15,11 +15,11 @@ import msgspec
 from gymq.bus import Bus, streams
 from gymq.bus.discovery import find_workers, is_running
 from gymq.config import record_options
-from gymq.data.disk_index import RowDigests
+from gymq.data.disk_index import EarlierRows
 from gymq.data.jsonl import JsonlFile, atomic_write, numbered_lines, truncate_torn_line
 from gymq.data.materialise import Materialisation
 from gymq.data.row_problems import RowProblems
-from gymq.data.rows import TASK_INDEX, RowError, decode_line
+from gymq.data.rows import TASK_INDEX, RowError, decode_line, digest_without_task
 from gymq.data.run_changes import Change
 from gymq.data.run_configuration import encode_configuration
 from gymq.data.run_files import Manifest, RunFiles, refused_row
@@ -27,13 +27,14 @@ from gymq.failures import InvalidTask
 from gymq.protocol import subjects
 from gymq.protocol.messages import MAX_BODY_BYTES, Run
 from gymq.render import counted
+from gymq.runs.collection.changed_rows import NewRows, carry_over, next_name, shown
 from gymq.runs.collection.input_checks import (
     DatasetLines,
+    add_rows,
     check_changes,
     check_files,
-    other_row,
+    check_kept,
     refusal,
-    rows_gone,
     shown_change,
 )
 from gymq.runs.collection.options import CollectError, CollectOptions
@@ -105,7 +106,7 @@ class RunSetup:
             self._files.write_manifest(manifest)
         await self._record(manifest)
         self.changes += [*not_asked, *(shown_change(change, options) for change in resized)]
-        if manifest.num_rollouts > earlier.num_rollouts:
+        if manifest.run == earlier.run and manifest.num_rollouts > earlier.num_rollouts:
             self.changes.append(f"{counted(manifest.num_rollouts - earlier.num_rollouts, 'rollout')} added")
         return manifest
 
@@ -120,7 +121,7 @@ class RunSetup:
         return True
 
     async def _extend(self, manifest: Manifest, resized: Sequence[Change], *, is_new_input: bool) -> Manifest:
-        """Make the rows again, check that those there were are among them, and keep both rows and manifest.
+        """Make the rows again. If those there were are among them, the run is extended; otherwise another one follows.
 
         The manifest is written first and decides: rows that are not yet those of the manifest are made by the next
         start, and none of the new ones was submitted before both are there.
@@ -129,30 +130,46 @@ class RunSetup:
         if not files.materialised.exists() and (is_new_input or resized):
             gone = f"{files.materialised.name} with its rows is gone, and what is asked for changed"
             raise refusal(self._options, gone)
-        with _replacement(files.materialised) as rows, _replacement(files.failures) as refused:
-            with RowDigests() as known:
-                made = await asyncio.to_thread(self._make_known, rows, refused, known)
-                missing, grown_to = known.num_missing, known.grown_to
-            if made.first_other:
-                raise other_row(self._options, resized, made.first_other, is_new_input=is_new_input)
-            if missing:
-                raise rows_gone(self._options, resized, missing, self._dataset)
+        with (
+            _replacement(files.materialised) as rows,
+            _replacement(files.failures) as refused,
+            EarlierRows() as known,
+        ):
+            made = await asyncio.to_thread(self._make_known, rows, refused, known)
+            check_kept(known, self._dataset, self._options, resized)
             await self._check_agents(made.agents)
+            if known.num_missing or known.num_moved:
+                return await self._begin_again(manifest, made, NewRows(rows, refused), known)
             await asyncio.to_thread(_renew_refused, files.failures, refused)
             manifest = msgspec.structs.replace(
                 manifest,
                 num_rollouts=made.num_rollouts,
                 num_refused=made.problems.count,
-                extended_to=max(manifest.extended_to or 0, grown_to) or None,
+                extended_to=max(manifest.extended_to or 0, known.grown_to) or None,
             )
             files.write_manifest(manifest)
             rows.replace(files.materialised)
         return manifest
 
-    def _make_known(self, rows: Path, refused: Path, known: RowDigests) -> _Materialised:
-        if self._files.materialised.exists():
-            for row in self._files.rows():
-                known.add(row.task_index, row.rollout_index, row.json)
+    async def _begin_again(self, manifest: Manifest, made: _Materialised, new: NewRows, known: EarlierRows) -> Manifest:
+        """Begin the run that follows one with other rows; its files take their places once the manifest names it.
+
+        Args:
+            manifest: that of the earlier run, with the settings of today.
+        """
+        files, earlier = self._files, manifest.run
+        run = next_name(earlier, _token_of(files.output), manifest.input_digest)
+        num_tasks = await carry_over(self._bus, files, earlier, run, new, known)
+        self.changes.append(f"{shown(known, num_tasks, files)}; run {run} follows {earlier}")
+        manifest = msgspec.structs.replace(
+            manifest, run=run, num_rollouts=made.num_rollouts, num_refused=made.problems.count, extended_to=None
+        )
+        files.write_manifest(manifest)
+        files.settle()
+        return manifest
+
+    def _make_known(self, rows: Path, refused: Path, known: EarlierRows) -> _Materialised:
+        add_rows(known, self._files)
         return self._materialise(rows, refused, known)
 
     def _rows_and_agents(self) -> tuple[int, dict[str, str]]:
@@ -217,11 +234,11 @@ class RunSetup:
         files.write_manifest(manifest)
         return manifest
 
-    def _materialise(self, path: Path, failures: Path, known: RowDigests | None = None) -> _Materialised:
+    def _materialise(self, path: Path, failures: Path, known: EarlierRows | None = None) -> _Materialised:
         """Write the rows of the run, and the failures of those that cannot be used.
 
         Args:
-            known: the rows of an earlier start. The pass ends at the first row that is another one than there.
+            known: the rows of an earlier start, which are looked up.
         """
         made = _Materialised()
         with ExitStack() as stack:
@@ -254,11 +271,9 @@ class RunSetup:
                         refused_line = row.line_number
                         continue
                     made.agents[row.agent] = self._dataset.place(row.line_number)
-                num_known = 0 if known is None else known.num_missing
-                if known is not None and not known.find(row.task_index, row.rollout_index, row.json):
-                    made.first_other = self._dataset.place(row.line_number)
-                    return made
-                is_known = known is not None and known.num_missing < num_known
+                is_known = known is not None and known.find(
+                    row.task_index, row.rollout_index, digest_without_task(row.json)
+                )
                 if check_row is not None and not is_known and row.line_number != checked_line:
                     checked_line = row.line_number
                     try:
@@ -296,7 +311,6 @@ class _Materialised:
     num_lines: int = 0  # of the input
     problems: RowProblems = field(default_factory=RowProblems)  # of the rows that cannot be used
     agents: dict[str, str] = field(default_factory=dict)  # file and line that name each first
-    first_other: str = ""  # file and line of the first row that is not the one of an earlier start
 
 
 @contextmanager
