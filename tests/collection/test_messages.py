@@ -52,6 +52,20 @@ def test_equal_rows_are_named(caplog):
     assert "rows[0] and rows[2] are equal: one task, 4 rollouts" in caplog.messages
 
 
+def test_rows_that_cannot_be_used_are_an_error_if_none_can_and_a_warning_if_some_can(caplog):
+    with pytest.raises(gymq.GymqError) as refused:
+        gymq.collect("letters.py", [{"ask": "a?", "answer": "a"}] * 5, progress=False)
+    assert str(refused.value).splitlines() == [
+        "5 of 5 rows cannot be used:",
+        "rows[0], rows[1], rows[2] and 2 more: the row has no prompt: its fields are ask, answer; "
+        "pass prompt_field=NAME",
+    ]
+    run = gymq.collect("letters.py", [{"ask": "a?", "answer": "a"}, *ROWS], prompt_field="ask", progress=False)
+    assert run.statistics is not None
+    assert run.statistics.rollouts == 1
+    assert f"1 row cannot be used: {run.path.with_name('letters-rows_failures.jsonl')} has why" in caplog.messages
+
+
 def test_rollouts_that_failed_say_why(tmp_path, caplog):
     (tmp_path / "letters.py").write_text(FILE.replace("ANSWERS", "0"))
     gymq.collect("letters.py", ROWS, progress=False)

@@ -203,6 +203,8 @@ async def acollect(
                 await collection.run()
     for warning in collection.warnings:
         log.warning("%s", warning)
+    if refused := collection.progress.refused:
+        log.warning("%s cannot be used: %s has why", counted(refused, "row"), collection.files.failures)
     for group in collection.failed:
         failed = counted(group.num_rollouts, "rollout")
         log.warning("%s failed with %s, for example: %s", failed, group.failure_class, group.message)
