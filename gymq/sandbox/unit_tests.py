@@ -45,10 +45,10 @@ class UnitTests:
 
     @property
     def fields(self) -> dict[str, Any]:
-        """Return fields for a verdict."""
+        """Return fields for a verdict; a row is likely to have a field `tests` of its own."""
         return {
-            "tests": {test.name: test.passed for test in self.tests},
-            "problems": {test.name: test.problem for test in self.tests if test.problem},
+            "test_results": {test.name: test.passed for test in self.tests},
+            "test_problems": {test.name: test.problem for test in self.tests if test.problem},
             "tests_passed": self.num_passed,
         }
 

@@ -73,7 +73,7 @@ def test_calls_of_a_judge_are_conversations(request_field: str, width: int) -> N
     call = {request_field: asked, "response": reply("It is.\n[[A=B]]"), "verdict_label": "[[A=B]]"}
     out = transcript(ROW, {"judge_evaluations": [call], "library_reward": 0.0}, width=width)
     parts = [
-        *("library_reward", "judge  judge_evaluations[0]  verdict_label: [[A=B]]", "system", "  You judge."),
+        *("library_reward", "judge  judge_evaluations[0]", "  verdict_label: [[A=B]]", "system", "  You judge."),
         *("user", "  Is\n  42 right?", "assistant", "  It is.\n  [[A=B]]"),
     ]
     places = [out.find(part, out.find("verdict ═")) for part in parts]
@@ -116,3 +116,12 @@ def test_the_prompt_of_a_short_row_is_shown_once() -> None:
     assert text.count("What is 2 + 2?") == 1
     assert "question" not in text
     assert "answer" in text
+
+
+def test_criteria_are_a_list_with_ticks() -> None:
+    out = transcript(ROW, {"criteria": {"is polite": True, "is short \x1b[2J": False}, "accuracy": 0.5})
+    lines = [line.strip() for line in out.splitlines()]
+    at = next(at for at, line in enumerate(lines) if line.startswith("criteria"))
+    assert lines[at].split() == ["criteria", "✓", "is", "polite"]
+    assert lines[at + 1].startswith("✗ is short")
+    assert "\x1b" not in out

@@ -108,15 +108,15 @@ async def test_reasons_may_follow_their_labels():
 
 async def test_a_row_can_have_criteria_of_its_own():
     class Row(gymq.Row):
-        criteria: list[Criterion]
+        rubric: list[Criterion]
 
     class Own(JudgedEnvironment[Row]):
         """Graded by the criteria of the row."""
 
         async def verify(self, request: gymq.VerifyRequest[Row]) -> gymq.Verdict:
-            return await Rubric(request.row.criteria).grade(self.judge, request)
+            return await Rubric(request.row.rubric).grade(self.judge, request)
 
-    row = {"criteria": [{"text": "is polite", "weight": 3}, {"text": "is short", "name": "short"}], **prompt("Hi")}
+    row = {"rubric": [{"text": "is polite", "weight": 3}, {"text": "is short", "name": "short"}], **prompt("Hi")}
     async with Harness(Own, OPTIONS, models=Judge("Yes. [[1: MET]] No. [[2: NOT MET]]")) as env:
         verdict = await env.verify(row, reply("Good morning"))
     assert (verdict.reward, verdict.fields["criteria"]) == (0.75, {"is polite": True, "short": False})

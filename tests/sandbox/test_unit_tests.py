@@ -21,8 +21,8 @@ async def test_a_right_function_passes_all_tests(sandbox: Sandbox):
     found = await run_tests(sandbox, f"It adds:\n```python\n{ADD}```\nDone.", TESTS)
     assert found.passed
     assert found.fields == {
-        "tests": {"assert add(2, 3) == 5": True, "assert add('a', 'b') == 'ab'": True},
-        "problems": {},
+        "test_results": {"assert add(2, 3) == 5": True, "assert add('a', 'b') == 'ab'": True},
+        "test_problems": {},
         "tests_passed": 2,
     }
 
@@ -139,7 +139,7 @@ async def test_a_program_that_runs_for_ever_keeps_what_it_passed(sandbox: Sandbo
     )
     assert [test.passed for test in found.tests] == [True, False, False]
     assert "was ended by its time limit" in found.tests[1].problem
-    assert found.fields["tests"] == {
+    assert found.fields["test_results"] == {
         "assert add(1, 1) == 2 (1)": True,
         "assert add(7, 1) == 8": False,
         "assert add(1, 1) == 2 (2)": False,

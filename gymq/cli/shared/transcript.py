@@ -98,7 +98,7 @@ def _verdict(outcome: Outcome) -> Iterator[tuple[str, str]]:
         yield "reward", f"{outcome.reward:g}"
         for name, value in outcome.verdict.items():
             if not _is_long(value) and name != PARAMS:
-                yield name, value_text(value)
+                yield name, _ticked(value) if _has_ticks(value) else value_text(value)
         return
     failure_class, stage, message = why_no_reward(outcome)
     yield "no reward", f"{failure_class} at {stage}"
@@ -118,8 +118,19 @@ def _fields(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield name, text
 
 
+def _has_ticks(value: Any) -> bool:
+    """Return whether a value says of several things, such as criteria, whether they are so."""
+    return isinstance(value, dict) and bool(value) and all(isinstance(entry, bool) for entry in value.values())
+
+
+def _ticked(value: dict[str, bool]) -> str:
+    return "\n".join(f"{'✓' if entry else '✗'} {name}" for name, entry in value.items())
+
+
 def _is_long(value: Any) -> bool:
-    return isinstance(value, dict | list) and (any(judge_calls("", value)) or len(value_text(value)) > _MAX_LINE_CHARS)
+    if not isinstance(value, dict | list) or _has_ticks(value):
+        return False
+    return any(judge_calls("", value)) or len(value_text(value)) > _MAX_LINE_CHARS
 
 
 def _print_structure(name: str, value: Any, console: Console, levels: int = MAX_LEVELS) -> None:
@@ -143,10 +154,8 @@ def _print_structure(name: str, value: Any, console: Console, levels: int = MAX_
 
 
 def _print_call(call: JudgeCall, console: Console) -> None:
-    facts = ((key, entry) for key, entry in call.facts.items() if entry is not None)
-    heading = ", ".join(f"{key}: {value_text(entry)}" for key, entry in facts)
-    title = printable(f"judge  {call.path}  {heading}", "yellow")
-    console.print(Rule(title, align="left", characters="─", style="yellow"))
+    facts = [f"{key}: {value_text(entry)}" for key, entry in call.facts.items() if entry is not None]
+    _print_section(f"judge  {call.path}", ", ".join(facts), "yellow", console)
     for item in (*call.prompt, *call.output):
         _print_item(item, console)
 
