@@ -11,7 +11,7 @@ export function judged(view) {
   if (!calls.length) return null;
   const { judge_input_tokens: read, judge_output_tokens: written } = view.verdict;
   return el("section", { class: "card", tabindex: -1 },
-    el("div", { class: "row" }, el("h2", null, calls.length > 1 ? `Judge, ${count(calls.length)} calls` : "Judge"),
+    el("div", { class: "row judge-head" }, el("h2", null, calls.length > 1 ? `Judge, ${count(calls.length)} calls` : "Judge"),
       read === undefined ? null : el("span", { class: "quiet small" }, `${count(read)} tokens in, ${count(written)} out`)),
     calls.map(callNode));
 }
@@ -25,9 +25,9 @@ function callNode({ path, facts, prompt, output }) {
   const chips = Object.entries({ label, ...others }).filter(([, value]) => value !== null && value !== undefined);
   const numbers = [model, read === undefined ? null : `${count(read)} in, ${count(written)} out`, took === undefined ? null : seconds(took)].filter(Boolean).join(" · ");
   const line = [chips.map(([name, value]) => el("span", { class: "chip" }, el("span", { class: "quiet" }, `${name} `), typeof value === "string" ? words(value, 80) : oneLine(value, 80) ?? "…")),
-    el("span", { class: "words" }, isCut ? "the texts of this call are left out" : words(said)), el("span", { class: "quiet small" }, numbers || path)];
+    el("span", { class: "quiet small" }, numbers || path), el("span", { class: "words" }, isCut ? "the texts of this call are left out" : words(said))];
   const open = () => el("div", { class: "call-inside" },
     el("div", { class: "quiet small" }, "the judge's prompt"), conversation(prompt),
     el("div", { class: "quiet small" }, "the judge's reply"), conversation(output));
-  return folded(el("span", { class: "judge-line" }, line), open, { class: "block call judge" });
+  return folded(el("span", { class: "judge-line" }, line), open, { class: "block judge" });
 }
