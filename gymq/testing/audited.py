@@ -13,11 +13,12 @@ from typing import Any
 
 import msgspec
 
+from gymq.data.solutions import Action
 from gymq.failures import RolloutError
 from gymq.protocol.messages import FailureClass, ToolResult
 from gymq.redaction import redact
 from gymq.resources import Resources
-from gymq.testing.gold import Action, GoldRow, play
+from gymq.testing.gold import GoldRow, play
 from gymq.testing.harness import Harness, HarnessSession
 from gymq.testing.report import AuditError
 from gymq.testing.scripts import ScriptedJudge

@@ -11,9 +11,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from functools import partial
 from typing import Any, NamedTuple
 
+from gymq.data.solutions import Action
 from gymq.testing.audited import CHECK_S, REFUSALS, UNDECIDED, AuditedEnvironment, Outcome
 from gymq.testing.behaviour import idle_session, malformed_rows, tools
-from gymq.testing.gold import Action, GoldRow
+from gymq.testing.gold import GoldRow
 from gymq.testing.hostile import hostile_replies, repeated, tokens_of
 from gymq.testing.load import LoopWatch, busy_neighbours, in_time
 from gymq.testing.report import REPLIES, AuditError, Check, checked

@@ -15,30 +15,13 @@ import msgspec
 
 from gymq.data.jsonl import JsonlFile
 from gymq.data.short_rows import whole_row
+from gymq.data.solutions import SOLUTION, Action, ActionCall, read_solution
 from gymq.execution.loading.worker_source import WorkerSource
 from gymq.resources import Resources
 from gymq.resources.text_environment import TextEnvironment
 from gymq.testing.harness import HarnessSession
 from gymq.testing.report import REPLIES, AuditError
 from gymq.testing.scripts import JudgeRule, function_call, reply, texts_in
-
-
-class GoldCall(msgspec.Struct, forbid_unknown_fields=True):
-    """A call of a tool. If the worker has tools, the call is executed, and its output becomes part of the reply."""
-
-    name: str
-    arguments: Any = {}
-
-
-class Action(msgspec.Struct, forbid_unknown_fields=True):
-    """One action of the policy: it writes a message or calls a tool."""
-
-    text: str | None = None
-    call: GoldCall | None = None
-
-    def __post_init__(self) -> None:
-        if (self.call is None) == (self.text is None):
-            raise ValueError("an action needs either `call` or `text`")
 
 
 class Gold(msgspec.Struct, forbid_unknown_fields=True):
@@ -139,14 +122,12 @@ def _decoded(line: bytes, where: str) -> Gold:
 def _of_examples(examples: list[dict[str, Any]]) -> list[tuple[str, Gold]]:
     found = []
     for number, row in enumerate(examples, 1):
-        metadata = row.get("responses_create_params", {}).get("metadata") or {}
-        script = metadata.get("simulated_solution")
-        if isinstance(script, str):
-            try:
-                turns = msgspec.json.decode(script, type=list[list[Action]])
-            except (msgspec.MsgspecError, RecursionError) as error:
-                raise AuditError(f"example.jsonl:{number}: metadata.simulated_solution: {error}") from None
-            found.append((f"example.jsonl:{number}", Gold([action for turn in turns for action in turn], number)))
+        try:
+            actions = read_solution(row.get("responses_create_params", {}))
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise AuditError(f"example.jsonl:{number}: metadata.{SOLUTION}: {error}") from None
+        if actions is not None:
+            found.append((f"example.jsonl:{number}", Gold(actions, number)))
     return found
 
 
@@ -168,7 +149,7 @@ def _with_row(where: str, gold: Gold, examples: list[dict[str, Any]], cls: type[
 
 def _as_step(action: Action) -> Action:
     """Return an action of an episode: a text is said to the environment."""
-    return action if action.call is not None else Action(call=GoldCall("step", {"action": action.text}))
+    return action if action.call is not None else Action(call=ActionCall("step", {"action": action.text}))
 
 
 async def play(actions: Iterable[Action], session: HarnessSession, *, has_tools: bool) -> dict[str, Any]:

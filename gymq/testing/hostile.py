@@ -8,7 +8,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from gymq.testing.gold import Action, GoldCall, GoldRow
+from gymq.data.solutions import Action, ActionCall
+from gymq.testing.gold import GoldRow
 from gymq.testing.scripts import reply
 
 HUGE_CHARS = 1_000_000
@@ -125,7 +126,7 @@ def _without_numbers(action: Action, number: str) -> Action:
     """Replace each number in the text of an action by that text, and each in its arguments by NaN."""
     if action.call is None:
         return Action(text=_NUMBER.sub(number, action.text or ""))
-    return Action(call=GoldCall(action.call.name, _with_nan(action.call.arguments)))
+    return Action(call=ActionCall(action.call.name, _with_nan(action.call.arguments)))
 
 
 def _with_nan(value: Any) -> Any:
@@ -167,8 +168,8 @@ def _unicode(_: GoldRow) -> Iterator[tuple[str, dict[str, Any]]]:
 
 def _tool_calls(gold: GoldRow) -> Iterator[tuple[str, list[Action]]]:
     if gold.tool_names:
-        yield "each tool without arguments", [Action(call=GoldCall(name)) for name in gold.tool_names]
-    yield "a tool that does not exist", [Action(call=GoldCall("no_such_tool"))]
+        yield "each tool without arguments", [Action(call=ActionCall(name)) for name in gold.tool_names]
+    yield "a tool that does not exist", [Action(call=ActionCall("no_such_tool"))]
 
 
 _GENERATORS: dict[str, Any] = {

@@ -32,6 +32,8 @@ from gymq.render import counted
 from gymq.resources import Resources
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.options import CollectError, CollectOptions
+from gymq.runs.collection.own_solutions import unsolved_rows
+from gymq.runs.collection.preflight import RowTypes, policies
 from gymq.testing import Check, Harness, reply
 from gymq.testing.audited import UNDECIDED
 from gymq.testing.example_rows import ExampleRow, RowChecker, instances_under_test
@@ -183,6 +185,7 @@ async def _end_to_end(source: WorkerSource, config: Config, prompt_field: str | 
             output=folder / "rollouts.jsonl",
             materialise=MaterialiseOptions(agent_name=config.only_agent, prompt_field=prompt_field),
             rollout_timeout_s=ROLLOUT_TIMEOUT_S,
+            models=policies(config),
         )
         try:
             workers = instances_under_test(config, source)
@@ -195,11 +198,14 @@ async def _end_to_end(source: WorkerSource, config: Config, prompt_field: str | 
         except (BusError, CollectError, JsonlError, LaunchError, RowError, ServerError) as error:
             return Check(name, "failed", str(error))
         problems, notes = _failures(JsonlFile(collection.files.failures))
+        unsolved = unsolved_rows(options, RowTypes(config))
     mean = "" if progress.mean_reward is None else f", mean reward {progress.mean_reward:.2f}"
     summary = f"{counted(progress.total, 'rollout')} in {time.monotonic() - started:.0f} s{mean}"
     if problems:
         shown = [f"{count} {problem}" for problem, count in problems.most_common(MAX_DETAILS)]
-        return Check(name, "failed", f"{summary}, {problems.total()} failed", [*shown, *notes])
+        return Check(name, "failed", f"{summary}, {problems.total()} failed", [*shown, *unsolved, *notes])
+    if unsolved:
+        return Check(name, "failed", f"{summary}, less than the solutions of the rows should earn", [*unsolved, *notes])
     return Check(name, "ok", summary, notes)
 
 

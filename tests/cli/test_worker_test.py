@@ -219,6 +219,29 @@ def test_a_worker_with_nothing_beside_it_is_not_called_good(gymq, here):
     assert "`gymq test env.py --rows rows.jsonl`" in called.out
 
 
+def test_each_row_whose_own_solution_does_not_earn_the_full_reward_is_named(gymq, here):
+    graded = "return 2.0 * (request.reply_text == request.row.answer)"
+    worker = VERIFIER.replace("BODY", graded).replace(
+        "    @gymq.tool", "    reward_range = (0.0, 2.0)\n\n    @gymq.tool"
+    )
+    (here / "env.py").write_text(worker)
+    rows = [
+        {"prompt": f"{number}?", "answer": answer, "simulated_solution": "A"} for number, answer in enumerate("ABA")
+    ]
+    (here / "rows.jsonl").write_text("".join(json.dumps(line) + "\n" for line in rows))
+    called = gymq("test", "env.py", "--rows", "rows.jsonl", "--json")
+    assert called.status == 1
+    step = steps(called)["end to end"]
+    assert step["status"] == "failed"
+    assert step["details"] == ["rows.jsonl:2: its own simulated_solution earned 0, not 2"]
+
+    right = "++policy_model.responses_api_models.simulated_model.skill=1.0"
+    called = gymq("collect", "--resources", "env.py", "--rows", "rows.jsonl", "-o", "out.jsonl", right)
+    assert called.status == 0, called.err
+    assert "  rows.jsonl:2: its own simulated_solution earned 0, not 2\n" in called.err
+    assert "rows.jsonl:1" not in called.err
+
+
 @pytest.mark.nightly
 def test_a_file_is_checked_with_rows_from_elsewhere_without_any_configuration(gymq, here):
     (here / "env.py").write_text(VERIFIER.replace("BODY", "return gymq.Verdict(float(request.reply_text == 'A'))"))

@@ -30,6 +30,7 @@ from gymq.render import counted, listing_console, print_prose, say
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.failure_limit import MaxFailures
 from gymq.runs.collection.options import CollectOptions
+from gymq.runs.collection.own_solutions import shown_unsolved, unsolved_rows
 from gymq.runs.collection.preflight import RowTypes, check_paths, has_all_rollouts, probe_models
 from gymq.runs.collection.progress import Progress
 from gymq.runs.collection.progress_view import show_progress, show_steps
@@ -40,12 +41,13 @@ from gymq.stats.running import ProfileSnapshot
 async def collect_rollouts(
     options: CollectOptions, config: Config, nats: str | None, pass_threshold: float, as_json: bool, log_level: str
 ) -> int:
+    verifiers = RowTypes(config)
     if config.instances:
-        options = replace(options, check_row=RowTypes(config).check)
+        options = replace(options, check_row=verifiers.check)
     hide_options([*(one.options for one in config.instances), options.materialise.responses_create_params])
     while True:
         try:
-            collection = await _collect(options, config, nats, as_json, log_level)
+            collection, options = await _collect(options, config, nats, as_json, log_level)
             break
         except ClusterStopped as stopped:
             if not config.instances:
@@ -55,7 +57,10 @@ async def collect_rollouts(
     for warning in collection.warnings:
         say(f"warning: {warning}")
     joined = "" if nats is None or nats == os.environ.get("GYMQ_NATS") else f" --nats {redact(nats)}"
+    unsolved = await asyncio.to_thread(unsolved_rows, options, verifiers)
     status = _report(collection, collection.progress, options, pass_threshold, as_json, joined)
+    if unsolved:
+        say(shown_unsolved(unsolved))
     if collection.stopped:
         say(_stopped(collection))
     return status
@@ -63,8 +68,11 @@ async def collect_rollouts(
 
 async def _collect(
     options: CollectOptions, config: Config, nats: str | None, as_json: bool, log_level: str
-) -> Collection:
+) -> tuple[Collection, CollectOptions]:
     """Run a collection, at the cluster of another command or at its own.
+
+    Returns:
+        The collection, and its options with the models of the cluster.
 
     Raises:
         ClusterStopped: the other command has stopped its cluster.
@@ -105,7 +113,7 @@ async def _collect(
         if collection is not None:  # when its cluster has stopped, so that it is the last line
             _print_progress(collection.progress)
         raise
-    return collection
+    return collection, options
 
 
 def _check_rows(options: CollectOptions, config: Config) -> None:

@@ -35,6 +35,7 @@ from gymq.runs.collection.arguments import EnvironmentArgument, ModelArgument, S
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.failure_limit import MaxFailures
 from gymq.runs.collection.options import IN_PYTHON, CollectOptions, default_output
+from gymq.runs.collection.own_solutions import shown_unsolved, unsolved_rows
 from gymq.runs.collection.preflight import RowTypes, check_paths, has_all_rollouts, policies, probe_models
 from gymq.runs.collection.progress_view import show_progress
 from gymq.runs.collection.results import RunResult
@@ -167,6 +168,7 @@ async def acollect(
     hide_options([*(instance.options for instance in setup.config.instances), dict(sampling or {})])
     file = Path(output) if output is not None else _default_output(setup, rows, model, model_name)
     result = RunResult(file, pass_threshold=pass_threshold)
+    verifiers = RowTypes(setup.config, setup.made)
     with tempfile.TemporaryDirectory(prefix="gymq-rows-") as temporary:
         if isinstance(rows, str | Path):
             source = Path(rows)
@@ -183,7 +185,7 @@ async def acollect(
             config=record_instances(setup.config.instances),
             models=policies(setup.config),
             overwrite=overwrite,
-            check_row=RowTypes(setup.config, setup.made).check,
+            check_row=verifiers.check,
             max_failures=None if max_failures is None else MaxFailures.parse(str(max_failures)),
             rows_of_a_list=not isinstance(rows, str | Path),
             wording=IN_PYTHON,
@@ -201,6 +203,8 @@ async def acollect(
             collection = Collection(bus, collect_options, report)
             with show_progress(collection.progress, quiet=not progress):
                 await collection.run()
+        if unsolved := await asyncio.to_thread(unsolved_rows, collect_options, verifiers):
+            log.warning("%s", shown_unsolved(unsolved))
     for warning in collection.warnings:
         log.warning("%s", warning)
     if refused := collection.progress.refused:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import difflib
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -95,6 +96,12 @@ class RowTypes:
                 resources.parse_row(row, resources.seed_row_type)
         except InvalidTask as error:
             raise InvalidTask(f"{error.message}{_similar_field(resources, row)}") from None
+
+    def full_reward(self, agent: str) -> float:
+        """Return the upper end of the `reward_range` of an agent's verifier; 1 where it is not known or declared."""
+        resources = self._resources.get(agent)
+        full = math.inf if resources is None else resources.reward_range[1]
+        return full if math.isfinite(full) else 1.0
 
 
 def _built(spec: Instance) -> Any:

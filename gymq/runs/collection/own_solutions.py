@@ -1,0 +1,79 @@
+"""Rows whose own solution was played and did not earn the full reward: the row, or its verifier, has a mistake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from gymq.config.assembled import SIMULATED_MODEL
+from gymq.data.jsonl import JsonlFile
+from gymq.data.materialise import Materialisation
+from gymq.data.rows import AGENT_REF, PARAMS, TASK_INDEX, agent_name
+from gymq.data.run_files import RunFiles
+from gymq.data.solutions import SOLUTION, is_played, read_solution
+from gymq.render import counted
+from gymq.runs.collection.input_checks import DatasetLines, check_files
+from gymq.runs.collection.options import CollectOptions
+from gymq.runs.collection.preflight import RowTypes
+
+MOST_NAMED = 5
+
+
+class _Row(msgspec.Struct):
+    task_index: int = msgspec.field(name=TASK_INDEX)
+    params: dict[str, Any] = msgspec.field(name=PARAMS)
+    agent_ref: msgspec.Raw = msgspec.field(name=AGENT_REF)
+    response: dict[str, Any]
+    reward: float
+
+
+def unsolved_rows(options: CollectOptions, verifiers: RowTypes) -> list[str]:
+    """Return a sentence for each row of a run whose own solution earned less than the full reward, in order.
+
+    Args:
+        options: of the run, whose output is read if its policy is simulated.
+        verifiers: those of its configuration.
+    """
+    if not any(SIMULATED_MODEL in model for model in options.models):
+        return []
+    earned: dict[str, dict[int, float]] = {}  # by agent and task
+    for line in JsonlFile(RunFiles(options.output).output):
+        if SOLUTION.encode() not in line:
+            continue
+        row = msgspec.json.decode(line, type=_Row)
+        try:
+            solution = read_solution(row.params)
+        except (msgspec.MsgspecError, RecursionError):
+            continue  # the simulated model, which is to play it, has said so
+        if solution is not None and is_played(solution, row.response["output"]):
+            earned.setdefault(agent_name(row.agent_ref), {})[row.task_index] = row.reward
+    unsolved: dict[int, str] = {}
+    for agent, rewards in earned.items():
+        full = verifiers.full_reward(agent)
+        if full > 1:  # often a bound that no row reaches
+            full = max(1.0, *rewards.values())
+        for task_index, reward in rewards.items():
+            if reward < full:
+                unsolved[task_index] = f"its own {SOLUTION} earned {reward:g}, not {full:g}"
+    return [f"{place}: {problem}" for place, problem in _placed(options, unsolved)]
+
+
+def _placed(options: CollectOptions, problems: dict[int, str]) -> Iterator[tuple[str, str]]:
+    """Yield problems of tasks with file and line of their rows, which are read again for that."""
+    if not problems:
+        return
+    dataset = check_files(options)
+    with Materialisation(options.materialise) as materialisation:
+        for row in materialisation.rows(DatasetLines(dataset, lambda *_: None), lambda *_: None):
+            if (problem := problems.pop(row.task_index, None)) is not None:
+                yield dataset.place(row.line_number), problem
+
+
+def shown_unsolved(sentences: list[str]) -> str:
+    """Return text about rows that `unsolved_rows` found, which there are."""
+    more = [f"and {len(sentences) - MOST_NAMED:,} more"] if len(sentences) > MOST_NAMED else []
+    head = f"the solutions of {counted(len(sentences), 'row')} earned less than the full reward; "
+    named = "".join(f"\n  {line}" for line in [*sentences[:MOST_NAMED], *more])
+    return f"{head}correct the rows or the verifier:{named}"
