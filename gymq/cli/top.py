@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -20,7 +19,9 @@ def top(
     nats: ServerUrl = None,
     json: bool = False,
 ) -> int:
-    """Watch a cluster: rollouts per second, runs with pass@k, load of the workers, failures. Ctrl-C exits.
+    """Watch a cluster: rollouts per second, runs with pass@k, load of the workers, failures.
+
+    `q` quits; arrows, j and k, page keys, g and G scroll.
 
     Args:
         once: print one sample and exit.
@@ -38,6 +39,5 @@ def top(
         raise UsageError("--json needs --once")
     if once or not Console().is_terminal:
         return asyncio.run(show_once(interval, runs, nats, json))
-    with contextlib.suppress(KeyboardInterrupt):
-        asyncio.run(watch(interval, runs, nats))
+    asyncio.run(watch(interval, runs, nats))
     return 0

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from gymq.cluster.server import EmbeddedServer, find_running
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import Task
 
-from .conftest import NUM_REPEATS
+from .conftest import NUM_REPEATS, running_cluster, write_workers
+from .test_terminal import on_terminal
 
 
 def store(folder: Path, subject: str, body: bytes, agent: str | None = None) -> None:
@@ -52,7 +54,6 @@ def test_it_shows_server_workers_queues_streams_and_runs(gymq, cluster):
     assert "NATS server 2." in called.out
     for name in ("letters_agent", "letters", "policy_model", "simple_agent", "letters.py", "ROLLOUTS"):
         assert name in called.out
-    assert "tasks of letters_agent" in called.out
     assert cluster.run in called.out
     assert "12 of 12" in called.out
 
@@ -115,6 +116,18 @@ def test_tasks_that_nobody_will_take_are_pointed_out(gymq, cluster):
     store(cluster.folder, "gym.tasks.orphans.ghost", encode(task), agent="ghost")
     called = gymq("status")
     assert "1 tasks wait for the agent ghost, but no worker serves it" in called.out
+    assert re.search(r"tasks of ghost +1 +0 +0", called.out)
+    assert re.search(r"\d more are empty", called.out)
+
+
+def test_an_idle_cluster_fits_a_screen(here):
+    config = write_workers(here)
+    with running_cluster(here, config):
+        status, drawn = on_terminal(80, "status")
+    assert status == 0
+    assert re.search(r"queues: all \d are empty", drawn)
+    assert "empty: TASKS, ROLLOUTS" in drawn
+    assert len(drawn.splitlines()) < 24
 
 
 def test_a_server_without_our_streams_is_told_apart(gymq, here):

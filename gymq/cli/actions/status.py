@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 from rich.text import Text
@@ -21,7 +21,7 @@ from gymq.render import (
     shown_number,
     shown_seconds,
 )
-from gymq.runs.cluster_status import ClusterStatus, read_status
+from gymq.runs.cluster_status import ClusterStatus, QueueState, StreamState, read_status
 
 
 async def show_status(nats: str | None, as_json: bool) -> int:
@@ -44,15 +44,20 @@ def _print(found: ClusterStatus, url: str) -> None:
         parts.append(f"up {shown_seconds(server.uptime_s)}")
     parts.append(f"{shown_bytes(server.storage_bytes)} stored")
     console.print(printable(", ".join(parts)))
-    tables = [_queues(found), _streams(found)]
     if found.workers:
-        tables.insert(0, _workers(found))
-    if found.runs:
-        tables.append(run_table(found.runs, num_runs=found.num_runs))
-    for table in tables:
         console.print()
-        console.print(table)
+        console.print(_workers(found))
     console.print()
+    busy = [queue for queue in found.queues if queue.waiting or queue.in_flight]
+    if busy:
+        console.print(_queues(busy, num_idle=len(found.queues) - len(busy)))
+        console.print()
+    else:
+        console.print(Text(f"queues: all {len(found.queues)} are empty"))
+    console.print(_streams(found.streams))
+    if found.runs:
+        console.print()
+        console.print(run_table(found.runs, num_runs=found.num_runs))
     for line in _remarks(found):
         console.print(line, soft_wrap=True)
 
@@ -97,10 +102,11 @@ def _workers(found: ClusterStatus) -> Listing:
     return table
 
 
-def _queues(found: ClusterStatus) -> Listing:
+def _queues(queues: Sequence[QueueState], *, num_idle: int) -> Listing:
     numbers = ("waiting", "in flight", "delivered again")
-    table = listing("queues", "queue", *numbers, numbers=numbers)
-    for queue in found.queues:
+    caption = f"{num_idle:,} more are empty" if num_idle else None
+    table = listing("queues", "queue", *numbers, numbers=numbers, caption=caption)
+    for queue in queues:
         name = f"{queue.consumer} ({queue.stream})"
         if queue.agent is not None:
             name = f"{'urgent ' if queue.urgent else ''}tasks of {queue.agent}"
@@ -108,8 +114,10 @@ def _queues(found: ClusterStatus) -> Listing:
     return table
 
 
-def _streams(found: ClusterStatus) -> Listing:
-    table = listing("streams", "stream", "messages", "size", numbers=("messages", "size"))
-    for stream in found.streams:
-        table.add_row(stream.name, f"{stream.messages:,}", shown_bytes(stream.num_bytes))
-    return table
+def _streams(streams: Sequence[StreamState]) -> Text:
+    """Return the messages in each stream as one sentence."""
+    stored = [f"{one.name} {one.messages:,} ({shown_bytes(one.num_bytes)})" for one in streams if one.messages]
+    empty = [one.name for one in streams if not one.messages]
+    parts = [", ".join(stored)] if stored else []
+    parts += [f"empty: {', '.join(empty)}"] if empty else []
+    return Text(f"streams: {'; '.join(parts)}")

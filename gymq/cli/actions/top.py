@@ -9,10 +9,11 @@ from collections.abc import Iterator
 
 import msgspec
 from rich.console import Group, RenderableType
-from rich.live import Live
 from rich.text import Text
 
+from gymq.cli.actions.scrolled_screen import ScrolledScreen
 from gymq.cli.shared.cluster import connected, running_url
+from gymq.cli.shared.interrupts import until_interrupted
 from gymq.render import (
     Listing,
     listing,
@@ -55,14 +56,16 @@ async def show_once(interval: float, runs: int, nats: str | None, as_json: bool)
 
 
 async def watch(interval: float, runs: int, nats: str | None) -> None:
+    """Show the cluster until Ctrl-C or `q`."""
     speed = Speed()
-    async with connected(await running_url(nats), name="gymq top") as bus:
-        with Live(screen=True, auto_refresh=False) as live:
-            while True:
-                found = await read_overview(bus, time.time(), runs)
-                speed.note(found.at, found.num_outcomes)
-                live.update(screen(found, _rate_of(speed)), refresh=True)
-                await asyncio.sleep(interval)
+    with until_interrupted() as interrupt:
+        async with connected(await running_url(nats), name="gymq top") as bus:
+            with ScrolledScreen(interrupt) as shown:
+                while True:
+                    found = await read_overview(bus, time.time(), runs)
+                    speed.note(found.at, found.num_outcomes)
+                    shown.show(screen(found, _rate_of(speed)))
+                    await asyncio.sleep(interval)
 
 
 def _rate_of(speed: Speed) -> float | None:
@@ -98,6 +101,7 @@ def _runs(found: Overview) -> Listing:
         *numbers,
         numbers=numbers,
         names=("environment",),
+        spare=("pass@max", "pass@1"),
         caption=caption,
     )
     for run in found.runs:
@@ -135,7 +139,16 @@ def _rate(estimate: Estimate | None) -> str:
 
 def _workers(found: Overview) -> Listing:
     numbers = ("processes", "load", "requests", "errors", "waiting")
-    table = listing("workers", "instance", "kind", *numbers, "", numbers=numbers, names=("kind", ""))
+    table = listing(
+        "workers",
+        "instance",
+        "kind",
+        *numbers,
+        "relative",
+        numbers=numbers,
+        names=("kind", "relative"),
+        spare=("kind", "processes", "relative"),
+    )
     waiting = {queue.agent: 0 for queue in found.queues}
     for queue in found.queues:
         waiting[queue.agent] += queue.waiting
