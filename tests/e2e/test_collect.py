@@ -757,7 +757,7 @@ async def test_a_name_that_cannot_be_an_agent_is_refused(desk: Desk) -> None:
 
 BAD_LINES = [
     (b'{"broken', "line"),
-    (b'{"no": "params"}', "`responses_create_params`"),
+    (b'{"no": "params"}', "the row has no prompt: its fields are no"),
     (b'{"responses_create_params": {}, "agent_ref": {"name": "a.b"}}', "agent 'a.b'"),
     (b'{"responses_create_params": {}, "agent_ref": {"name": "\\u0000"}}', "agent"),
     (b'{"responses_create_params": {}, "_ng_task_index": -1}', "`_ng_task_index`"),
@@ -799,14 +799,14 @@ async def test_a_row_of_a_table_without_json_form_costs_itself(desk: Desk) -> No
     sentences: list[str] = []
     progress = await desk.collect(report=sentences.append)
     assert (progress.done, progress.total, progress.refused) == (2, 2, 1)
-    problem = f"{desk.input}: row 2: column bound: contains an infinite number, which has no JSON form"
+    problem = f"{desk.input}:2: column bound: contains an infinite number, which has no JSON form"
     assert problem in sentences
     (failure,) = read(desk.files.failures)
     assert failure["_ng_failure_message"] == problem
-    with pytest.raises(RowError, match="row 2: column bound"):
+    with pytest.raises(RowError, match=":2: column bound"):
         await desk.collect(strict_rows=True, overwrite=True)
     parquet.write_table(pyarrow.Table.from_pylist(table[1:2]), desk.input)
-    with pytest.raises(RowError, match="row 1: column bound"):
+    with pytest.raises(RowError, match=":1: column bound"):
         check_paths(desk.collection(overwrite=True)._options)
 
 
@@ -827,7 +827,7 @@ async def test_a_bad_row_of_a_folder_is_named_with_its_file(desk: Desk) -> None:
 
 
 async def test_a_row_that_no_message_can_hold_costs_itself(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gymq.runs.collection.run_setup.MAX_ROW_BYTES", 2000)
+    monkeypatch.setattr("gymq.runs.collection.usable_rows.MAX_ROW_BYTES", 2000)
     desk.write_input([row("a"), row("b" * 2000), row("c")])
     progress = await desk.collect()
     assert (progress.done, progress.total, progress.refused) == (2, 2, 1)
@@ -960,7 +960,7 @@ async def test_tasks_that_somebody_removed_are_not_waited_for(desk: Desk, monkey
     await desk.cluster.js.api("STREAM.PURGE.TASKS", {"filter": subjects.tasks_of_run(desk.run())})
     progress = await running
     assert (progress.done, progress.failed, progress.total) == (1, 0, 2)
-    assert "1 rollouts left the queue without an outcome" in collection.warnings[0]
+    assert "1 rollout left the queue without an outcome" in collection.warnings[0]
 
 
 async def test_tasks_that_wait_for_room_in_the_server_are_waited_for(

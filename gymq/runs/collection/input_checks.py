@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 
 from gymq.data.datasets import Dataset, DatasetError
 from gymq.data.disk_index import EarlierRows
 from gymq.data.hub import HubError
-from gymq.data.materialise import Materialisation, MaterialiseOptions
-from gymq.data.row_problems import RowProblems
-from gymq.data.rows import RowError, digest_without_task
+from gymq.data.materialise import MaterialiseOptions
+from gymq.data.rows import digest_without_task
 from gymq.data.run_changes import Change, changed_fields, changed_options
 from gymq.data.run_files import COMPRESSED, Manifest, RunFiles
 from gymq.defaults import MAX_TIMEOUT_S
-from gymq.failures import InvalidTask
 from gymq.runs.collection.options import CollectError, CollectOptions
+from gymq.runs.collection.usable_rows import UsableRows
 
 MAX_REASONS = 5  # named when a run cannot be resumed
 RESIZING = ("num_repeats", "limit", "agent_name")
@@ -102,11 +101,10 @@ def check_rows(manifest: Manifest, dataset: Dataset, options: CollectOptions, re
     files = RunFiles(options.output)
     if not files.materialised.exists() or manifest.input_digest == dataset.digest():
         return
-    with EarlierRows() as known, Materialisation(options.materialise) as materialisation:
+    with EarlierRows() as known, UsableRows(dataset, options, known=known) as rows:
         add_rows(known, files)
-        lines = DatasetLines(dataset, _leave_out)
-        for row in materialisation.rows(lines, _leave_out):
-            known.find(row.task_index, row.rollout_index, digest_without_task(row.json))
+        for _ in rows:
+            pass
         check_kept(known, dataset, options, resized)
 
 
@@ -138,57 +136,17 @@ def _is_smaller(change: Change) -> bool:
     return True
 
 
-def _leave_out(_number: int, _problem: str) -> None:
-    """Pass over a row that cannot be used."""
-
-
 def check_rows_are_usable(dataset: Dataset, options: CollectOptions) -> None:
     """Check, before a cluster is started for them, that some of the rows can be used, or all if they are strict.
 
     Raises:
-        CollectError: there are no rows.
-        RowError, JsonlError: none of the rows can be used, or one of strict rows.
+        CollectError, RowError, JsonlError: as `UsableRows`.
     """
-    problems = RowProblems()
-
-    def refuse(number: int, problem: str) -> None:
-        problems.add(dataset.place(number), problem)
-
-    checked = 0
-    with Materialisation(options.materialise, options.wording.name_prompt) as materialisation:
-        for row in materialisation.rows(DatasetLines(dataset, refuse), refuse):
-            if row.line_number == checked:
-                continue
-            checked = row.line_number
-            try:
-                if options.check_row is not None:
-                    options.check_row(row.agent, row.json)
-            except InvalidTask as error:
-                refuse(row.line_number, error.message)
-            else:
-                if not options.strict_rows:
-                    return
-        if problems.count:
-            raise RowError(problems.report(materialisation.num_lines))
-    if not checked:
-        raise CollectError(f"{dataset.name} has no rows")
-
-
-class DatasetLines:
-    """The lines of a data set, without the rows that have no JSON form."""
-
-    def __init__(self, dataset: Dataset, refuse: Callable[[int, str], None]) -> None:
-        """Prepare to read.
-
-        Args:
-            refuse: called with the number of each row that has no JSON form, and one sentence why.
-        """
-        self.name = dataset.name
-        self._dataset = dataset
-        self._refuse = refuse
-
-    def __iter__(self) -> Iterator[bytes]:
-        return self._dataset.lines(self._refuse)
+    with UsableRows(dataset, options) as rows:
+        for _ in rows:
+            if not options.strict_rows:
+                return
+        rows.check()
 
 
 def shown_change(change: Change | str, options: CollectOptions) -> str:

@@ -9,14 +9,14 @@ import msgspec
 
 from gymq.config.assembled import SIMULATED_MODEL
 from gymq.data.jsonl import JsonlFile
-from gymq.data.materialise import Materialisation
 from gymq.data.rows import AGENT_REF, PARAMS, TASK_INDEX, agent_name
 from gymq.data.run_files import RunFiles
 from gymq.data.solutions import SOLUTION, is_played, read_solution
 from gymq.render import counted
-from gymq.runs.collection.input_checks import DatasetLines, check_files
+from gymq.runs.collection.input_checks import check_files
 from gymq.runs.collection.options import CollectOptions
 from gymq.runs.collection.preflight import RowTypes
+from gymq.runs.collection.usable_rows import UsableRows
 
 MOST_NAMED = 5
 
@@ -65,8 +65,8 @@ def _placed(options: CollectOptions, problems: dict[int, str]) -> Iterator[tuple
     if not problems:
         return
     dataset = check_files(options)
-    with Materialisation(options.materialise) as materialisation:
-        for row in materialisation.rows(DatasetLines(dataset, lambda *_: None), lambda *_: None):
+    with UsableRows(dataset, options) as rows:
+        for row in rows:
             if (problem := problems.pop(row.task_index, None)) is not None:
                 yield dataset.place(row.line_number), problem
 

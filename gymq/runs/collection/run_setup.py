@@ -7,7 +7,6 @@ import secrets
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -17,19 +16,14 @@ from gymq.bus.discovery import find_workers, is_running
 from gymq.config import record_options
 from gymq.data.disk_index import EarlierRows
 from gymq.data.jsonl import JsonlFile, atomic_write, numbered_lines, truncate_torn_line
-from gymq.data.materialise import Materialisation
-from gymq.data.row_problems import RowProblems
-from gymq.data.rows import TASK_INDEX, RowError, decode_line, digest_without_task
+from gymq.data.rows import TASK_INDEX, decode_line
 from gymq.data.run_changes import Change
 from gymq.data.run_configuration import encode_configuration
 from gymq.data.run_files import Manifest, RunFiles, refused_row
-from gymq.failures import InvalidTask
-from gymq.protocol import subjects
-from gymq.protocol.messages import MAX_BODY_BYTES, Run
+from gymq.protocol.messages import Run
 from gymq.render import counted
 from gymq.runs.collection.changed_rows import NewRows, carry_over, next_name, shown
 from gymq.runs.collection.input_checks import (
-    DatasetLines,
     add_rows,
     check_changes,
     check_files,
@@ -38,9 +32,8 @@ from gymq.runs.collection.input_checks import (
     shown_change,
 )
 from gymq.runs.collection.options import CollectError, CollectOptions
+from gymq.runs.collection.usable_rows import UsableRows
 from gymq.runs.stored_runs import Runs
-
-MAX_ROW_BYTES = MAX_BODY_BYTES - 64 * 1024  # of a row in its task, whose other fields are small
 
 
 class RunSetup:
@@ -151,7 +144,7 @@ class RunSetup:
             rows.replace(files.materialised)
         return manifest
 
-    async def _begin_again(self, manifest: Manifest, made: _Materialised, new: NewRows, known: EarlierRows) -> Manifest:
+    async def _begin_again(self, manifest: Manifest, made: UsableRows, new: NewRows, known: EarlierRows) -> Manifest:
         """Begin the run that follows one with other rows; its files take their places once the manifest names it.
 
         Args:
@@ -168,7 +161,7 @@ class RunSetup:
         files.settle()
         return manifest
 
-    def _make_known(self, rows: Path, refused: Path, known: EarlierRows) -> _Materialised:
+    def _make_known(self, rows: Path, refused: Path, known: EarlierRows) -> UsableRows:
         add_rows(known, self._files)
         return self._materialise(rows, refused, known)
 
@@ -207,11 +200,6 @@ class RunSetup:
         options, files = self._options, self._files
         with _replacement(files.materialised) as rows, _replacement(files.failures) as refused:
             made = await asyncio.to_thread(self._materialise, rows, refused)
-            if not made.num_rollouts and made.problems.count:
-                raise RowError(made.problems.report(made.num_lines))
-            if not made.num_rollouts:
-                raise CollectError(f"{options.input} has no rows")
-            self.changes += made.problems.lines()
             await self._check_agents(made.agents)
             if replaced is not None:
                 await streams.delete_run(self._js, replaced.run)
@@ -234,61 +222,26 @@ class RunSetup:
         files.write_manifest(manifest)
         return manifest
 
-    def _materialise(self, path: Path, failures: Path, known: EarlierRows | None = None) -> _Materialised:
+    def _materialise(self, path: Path, failures: Path, known: EarlierRows | None = None) -> UsableRows:
         """Write the rows of the run, and the failures of those that cannot be used.
 
         Args:
             known: the rows of an earlier start, which are looked up.
         """
-        made = _Materialised()
         with ExitStack() as stack:
-            rows = stack.enter_context(atomic_write(path))
+            file = stack.enter_context(atomic_write(path))
             refused = stack.enter_context(atomic_write(failures))
-            materialisation = stack.enter_context(
-                Materialisation(self._options.materialise, self._options.wording.name_prompt)
-            )
 
-            def refuse(line_number: int, problem: str) -> None:
-                place = self._dataset.place(line_number)
-                made.problems.add(place, problem)
-                refused.write(refused_row(f"{place}: {problem}") + b"\n")
+            def refuse(problem: str) -> None:
+                refused.write(refused_row(problem) + b"\n")
 
-            refused_line = checked_line = 0
-            check_row = self._options.check_row
-            lines = DatasetLines(self._dataset, refuse)
-            for row in materialisation.rows(lines, refuse):
-                if row.line_number == refused_line:
-                    continue
-                if len(row.json) > MAX_ROW_BYTES:
-                    refuse(row.line_number, f"the row has {len(row.json):,} bytes, and may have {MAX_ROW_BYTES:,}")
-                    refused_line = row.line_number
-                    continue
-                if row.agent not in made.agents:
-                    try:
-                        subjects.instance(row.agent, "agent")
-                    except subjects.BadToken as error:
-                        refuse(row.line_number, str(error))
-                        refused_line = row.line_number
-                        continue
-                    made.agents[row.agent] = self._dataset.place(row.line_number)
-                is_known = known is not None and known.find(
-                    row.task_index, row.rollout_index, digest_without_task(row.json)
-                )
-                if check_row is not None and not is_known and row.line_number != checked_line:
-                    checked_line = row.line_number
-                    try:
-                        check_row(row.agent, row.json)
-                    except InvalidTask as error:
-                        refuse(row.line_number, error.message)
-                        refused_line = row.line_number
-                        continue
-                made.num_rollouts += 1
-                rows.write(row.json + b"\n")
-            made.num_lines = materialisation.num_lines
-            if made.problems.count and self._options.strict_rows:
-                raise RowError(made.problems.report(made.num_lines))
-            self.warnings += [*materialisation.warnings, *materialisation.equal_rows(self._dataset.place)]
-        return made
+            rows = stack.enter_context(UsableRows(self._dataset, self._options, known=known, on_problem=refuse))
+            for row in rows:
+                file.write(row.json + b"\n")
+            rows.check()
+            self.warnings += rows.warnings()
+            self.changes += rows.problems.lines()
+        return rows
 
     async def _check_agents(self, agents: dict[str, str]) -> None:
         if (asked := self._options.materialise.agent_name) is not None:  # even if each row names another
@@ -301,16 +254,6 @@ class RunSetup:
                     "" if agent == self._options.materialise.agent_name else ", which the row names in `agent_ref`,"
                 )
                 raise CollectError(f"{where}: no agent named {agent!r}{by_row} is running; running: {running}")
-
-
-@dataclass
-class _Materialised:
-    """The result of a pass over the input."""
-
-    num_rollouts: int = 0
-    num_lines: int = 0  # of the input
-    problems: RowProblems = field(default_factory=RowProblems)  # of the rows that cannot be used
-    agents: dict[str, str] = field(default_factory=dict)  # file and line that name each first
 
 
 @contextmanager
