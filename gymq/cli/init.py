@@ -17,7 +17,7 @@ def init(name: str, /, *, template: TemplateName = "single-turn", agent: bool = 
     * multi-turn: a game in turns, with `reset` and `step` as in Gymnasium
     * tools: tools and a state that they change
     * judge: a judge model decides, with its own instance in the configuration
-    * sandbox: the reply is a program, which runs in a sandbox
+    * sandbox: the reply is a function, whose unit tests run in a sandbox
     * agent: the loop that asks the model and runs the tools
     * program: any program as the agent, which asks the model over HTTP
     * package: single-turn as a pip package, available by name where it is installed

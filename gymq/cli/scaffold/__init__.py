@@ -43,10 +43,9 @@ TemplateName = Literal["single-turn", "multi-turn", "tools", "judge", "sandbox",
 
 _TAKEN = frozenset(  # names that the templates import or give
     (
-        *("Adder", "AgentHarness", "Any", "BaseHTTPRequestHandler", "ClassVar", "FOLDER", "HTTPServer"),
-        *("Harness", "Judge", "JudgeOptions", "Labels", "Limits", "MAX_DIGITS", "MAX_GUESSES", "Model", "Need"),
-        *("OPTIONS", "OTHER", "Path", "Program", "PromptTemplate", "Question", "ROW", "SAME", "SandboxOptions"),
-        *("ScriptedModel", "TEMPLATE", "TESTS"),
+        *("Adder", "AgentHarness", "Any", "BaseHTTPRequestHandler", "FOLDER", "HTTPServer", "Harness"),
+        *("JudgedEnvironment", "Limits", "MAX_DIGITS", "MAX_GUESSES", "Model", "OPTIONS", "Path", "ROW", "Rubric"),
+        *("SandboxedOptions", "ScriptedModel", "TESTS"),
     )
 )
 
