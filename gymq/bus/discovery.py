@@ -196,6 +196,22 @@ async def first_to_answer(bus: Bus, instance: str, role: str, *, timeout_s: floa
         return None
 
 
+async def is_served(bus: Bus, name: str, kind: str, *, timeout_s: float = 0.5) -> bool:
+    """Return whether a process serves an instance, also if it is too busy to answer.
+
+    Raises:
+        BusError: NATS is away.
+    """
+    ping = f"{subjects.SERVICES}.PING.{subjects.instance(name)}"
+    try:
+        await bus.request(ping, b"", timeout_s=timeout_s, answered_by=ROLE_OF[kind])
+    except NoResponders:
+        return False
+    except NoAnswer:
+        pass
+    return True
+
+
 async def is_running(bus: Bus, name: str, kind: str, *, patience_s: float = RUNNING_PATIENCE_S) -> bool:
     """Return whether some process serves an instance of this name; one that is being started again is waited for."""
     loop = asyncio.get_running_loop()

@@ -5,7 +5,8 @@ import json
 import os
 import signal
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -178,3 +179,13 @@ class RunningCluster:
         child = Child(name, spec, self.folder / "logs" / f"{name}.log", self.folder / "environments")
         await child.start()
         return child
+
+
+@asynccontextmanager
+async def small_cluster(folder: Path, environment: Path) -> AsyncIterator[RunningCluster]:
+    """A scripted model, an environment `env`, and the agent `agent` between them."""
+    instances = [model("policy", folder), Instance("env", "resources", str(environment)), agent("agent", "env")]
+    async with Cluster(instances, folder=folder, drain_s=2.0) as cluster:
+        bus = await Bus.connect(cluster.url, role="test", name="test")
+        yield RunningCluster(cluster, bus, folder)
+        await bus.close()

@@ -3,33 +3,19 @@
 import asyncio
 import json
 import re
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gymq.bus import Bus
-from gymq.cluster.launch import Cluster
 from gymq.cluster.loop_watch import MOST_TICKS, TickReader
 from gymq.execution import sessions
 from gymq.failures import Place, innermost_of_author
-from gymq.protocol.instances import Instance
 from gymq.protocol.messages import Failure, FailureClass, Outcome, Stage, Unresolved, VerifiedRollout
 
-from .running_cluster import WORKERS, RunningCluster, agent, model, row
+from .running_cluster import WORKERS, row, small_cluster
 
 MISBEHAVING = WORKERS / "misbehaving.py"
-
-
-@asynccontextmanager
-async def running(folder: Path, environment: Path) -> AsyncIterator[RunningCluster]:
-    instances = [model("policy", folder), Instance("env", "resources", str(environment)), agent("agent", "env")]
-    async with Cluster(instances, folder=folder, drain_s=2.0) as cluster:
-        bus = await Bus.connect(cluster.url, role="test", name="test")
-        yield RunningCluster(cluster, bus, folder)
-        await bus.close()
 
 
 async def test_only_the_calls_that_block_the_loop_fail_and_the_process_lives(tmp_path: Path, run: str) -> None:
@@ -38,7 +24,7 @@ async def test_only_the_calls_that_block_the_loop_fail_and_the_process_lives(tmp
 
     script = {"tools": ["add"]}
     rows = [asked(), asked(does="expression"), asked(does="loop"), asked(expected=1, script=script), asked()]
-    async with running(tmp_path, MISBEHAVING) as cluster:
+    async with small_cluster(tmp_path, MISBEHAVING) as cluster:
         await cluster.submit(run, "agent", rows)
         outcomes = await cluster.outcomes(run, len(rows))
         # After the failures: the calls run in the same process.
@@ -67,7 +53,7 @@ async def test_a_call_that_ends_its_process_three_times_is_refused_with_the_reas
     tmp_path: Path, run: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     rows = [row(processes=str(tmp_path / "processes"), does=does) for does in ("", "exit", "", "")]
-    async with running(tmp_path, MISBEHAVING) as cluster:
+    async with small_cluster(tmp_path, MISBEHAVING) as cluster:
         await cluster.submit(run, "agent", rows)
         outcomes = await cluster.outcomes(run, len(rows))
         assert cluster.child("resources").restarts == 3
@@ -85,7 +71,7 @@ async def test_a_call_that_ends_its_process_three_times_is_refused_with_the_reas
 
 
 async def test_a_session_whose_process_crashes_three_times_is_refused_with_the_reason(tmp_path: Path, run: str) -> None:
-    async with running(tmp_path, WORKERS / "crashing.py") as cluster:
+    async with small_cluster(tmp_path, WORKERS / "crashing.py") as cluster:
         await cluster.submit(run, "agent", [row(), row(crashes=True), row()])
         outcomes = await cluster.outcomes(run, 3)
         assert cluster.child("resources").restarts == 3

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
@@ -110,8 +111,19 @@ class QueueClient:
         Raises:
             BusError: the queue cannot be read.
         """
-        counts = [await self._js.count_by_subject(streams.TASKS, queue) for queue in _queues(run)]
-        return sum(sum(count.values()) for count in counts)
+        return (await self.queued_by_agent(run)).total()
+
+    async def queued_by_agent(self, run: str) -> Counter[str]:
+        """Return how many tasks of a run are queued or in flight, by the agent's name in subjects.
+
+        Raises:
+            BusError: the queue cannot be read.
+        """
+        counts: Counter[str] = Counter()
+        for queue in _queues(run):
+            for subject, count in (await self._js.count_by_subject(streams.TASKS, queue)).items():
+                counts[subject.rpartition(".")[2]] += count
+        return counts
 
     @asynccontextmanager
     async def follow(

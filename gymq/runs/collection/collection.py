@@ -15,6 +15,7 @@ from contextlib import closing
 import msgspec
 
 from gymq.bus import Bus, BusError
+from gymq.bus.discovery import is_served
 from gymq.bus.jetstream import MESSAGE_NOT_FOUND, JetStreamError
 from gymq.bus.queue.cancel import Cancellations
 from gymq.bus.queue.client import MOST_SUBMITTED_AT_ONCE, SERVER_PATIENCE_S, QueueClient
@@ -24,6 +25,7 @@ from gymq.data.jsonl import JsonlFile, LineSource, numbered_lines, truncate_torn
 from gymq.data.resume import FailureGroup, Resume
 from gymq.data.rows import FAILURE_SEQUENCE, MaterialisedRow, decode_line
 from gymq.data.run_files import Appender, Manifest, RunFiles, failure_row, output_row
+from gymq.protocol import subjects
 from gymq.protocol.messages import Outcome, Priority, Steering, Task, VerifiedRollout
 from gymq.render import counted
 from gymq.runs.collection.failure_limit import FailureLimit
@@ -329,19 +331,32 @@ class Collection:
             return
         try:
             report = await read_cluster_report(self._bus, progress.run, wait_s=wait_s)
+            waits = report.waits + self._bus.unstored
+            waits |= await self._unserved_tasks(self._agents - report.agents)
         except BusError:
             return
-        waits = report.waits + self._bus.unstored
-        self._unserved = {agent: self._unserved.get(agent, 0) + 1 for agent in self._agents - report.agents}
-        for agent, times in self._unserved.items():
-            # A worker that is only too busy does not answer every time.
-            if times >= UNSERVED_TIMES and progress.in_flight and progress.silent_s > WATCH_EVERY_S * times:
-                waits[f"no worker serves {agent}"] = progress.in_flight
         progress.waits = dict(waits.most_common(MAX_WAITS))
         progress.slowest = report.slowest
         for process, retries in report.retries.items():
             progress.model_retries += max(0, retries - self._retries.setdefault(process, retries))
             self._retries[process] = retries
+
+    async def _unserved_tasks(self, silent: set[str]) -> Counter[str]:
+        """Return how many tasks wait for agents that no worker serves; one that is started again is waited for.
+
+        Args:
+            silent: agents that did not answer, of which some are only too busy.
+        """
+        gone = {agent for agent in silent if not await is_served(self._bus, agent, "agents")}
+        self._unserved = {agent: self._unserved.get(agent, 0) + 1 for agent in gone}
+        unserved = sorted(agent for agent, times in self._unserved.items() if times >= UNSERVED_TIMES)
+        if not unserved:
+            return Counter()
+        queued = await self._queue.queued_by_agent(self.progress.run)
+        waiting = sum(queued[subjects.instance(agent)] for agent in unserved)
+        more = f" and {len(unserved) - 2} more agents" if len(unserved) > 3 else ""
+        named = ", ".join(unserved[:2] if more else unserved)
+        return +Counter({f"no worker serves {named}{more}": waiting})
 
     def _is_cut(self) -> bool:
         """Return whether the run was cancelled so long ago that nothing more will come of it."""
