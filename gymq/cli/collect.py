@@ -106,7 +106,7 @@ def collect(
         read_max_failures,
     )
     from gymq.cli.actions.data import chosen_block, ready_rows
-    from gymq.cli.shared.configuration import read_config, read_prompt
+    from gymq.cli.shared.configuration import read_config, read_prompt, verifiers_of
     from gymq.cli.shared.sampling import read_sampling
     from gymq.cluster import event_loop
     from gymq.config import fingerprint, record_instances
@@ -152,6 +152,7 @@ def collect(
         max_staleness=max_staleness,
         config_digest=fingerprint(settings.tree) if settings.instances else "",
         config=record_instances(settings.instances),
+        score_with=verifiers_of(sources),
         overwrite=overwrite,
         strict_rows=strict_rows,
         max_failures=None if max_failures is None else read_max_failures(max_failures),

@@ -50,6 +50,8 @@ def score(
     from gymq.cli.actions.score import check_files, only_verifier, report, score_rollouts
     from gymq.cli.shared.configuration import JUDGE_IN_CONFIG, read_config
     from gymq.cluster import event_loop
+    from gymq.config import record_instances
+    from gymq.runs.older_rewards import note_scored
     from gymq.runs.score import ScoreOptions
 
     sources = WorkerSources(config=config, resources=resources)
@@ -67,4 +69,6 @@ def score(
     )
     summary = event_loop.run(score_rollouts(options, settings, only_verifier(settings, resources), nats, quiet=json))
     report(summary, options, as_json=json)
+    if limit is None and not failed_only and not summary.failures and not summary.without_response:
+        note_scored(rollouts, record_instances(settings.instances))
     return 3 if summary.failures or summary.without_response else 0

@@ -37,7 +37,7 @@ def record_instances(instances: Iterable[Instance]) -> dict[str, RecordedInstanc
             found.kind,
             found.implementation,
             record_options(worker_options(found)),
-            _source_digest(found.implementation),
+            source_digest(found.implementation),
         )
         for found in instances
     }
@@ -57,7 +57,7 @@ def record_options(options: dict[str, Any]) -> dict[str, Any]:
     return dict(flattened(kept))
 
 
-def _source_digest(implementation: str) -> str:
+def source_digest(implementation: str) -> str:
     """Return a digest of the implementation's file; empty if it is a name, or cannot be read."""
     file = Path(implementation.partition(":")[0])
     try:

@@ -65,8 +65,7 @@ def changed_options(
             asked.append(Change(name, old.implementation, new.implementation))
             continue
         if old.source and new.source and old.source != new.source:
-            hint = "; `gymq score` verifies them again" if new.kind == "resources" else ""
-            not_asked.append(f"{new.implementation} changed; rollouts that are done stay as they are{hint}")
+            not_asked.append(f"{new.implementation} changed; rollouts that are done stay as they are")
         for key in sorted(old.options.keys() | new.options.keys()):
             change = Change(f"{name}.{key}", old.options.get(key), new.options.get(key))
             if change.before == change.now:

@@ -59,6 +59,9 @@ class Manifest(msgspec.Struct, forbid_unknown_fields=True):
     config: dict[str, RecordedInstance] = {}  # the workers as configured, without secrets; compared on resume
     extended_to: int | None = None  # if the run was extended: the most rollouts of a task
     num_refused: int = 0  # rows of the input that cannot be used; they are in the failures file
+    score_with: list[str] = []  # options that name the verifiers to `gymq score`
+    older_rewards: dict[str, int] = {}  # by agent: results that an earlier version of its verifier's file gave
+    scored: list[str] = []  # digests of the verifiers' files with which `gymq score` verified all results last
 
 
 class ReportFiles(NamedTuple):

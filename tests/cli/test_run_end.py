@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import shlex
+import subprocess
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,7 +22,7 @@ from gymq.runs.collection.progress import Progress
 from gymq.stats.files import read_statistics
 from gymq.stats.running import RunningProfile
 
-from .conftest import POLICY, row
+from .conftest import POLICY, entry, row
 
 JUDGED = '''
 import gymq
@@ -118,6 +120,48 @@ def test_equal_rows_are_named_where_the_table_is(gymq, cluster, tmp_path):
     ended = gymq("collect", "-c", cluster.config, "--rows", rows, "-o", tmp_path / "x.jsonl", "--num-repeats", 4)
     assert f"warning: {rows}:1 and {rows}:3 are equal: one task, 8 rollouts\n" in ended.err
     assert "pass@8" not in ended.out.partition("is left out")[0].rpartition("\n")[0]
+
+
+LETTERS = """
+import gymq
+
+
+class Letters(gymq.Resources[gymq.Row]):
+    async def verify(self, request):
+        return RESULT
+"""
+
+
+def called(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """A command in a process of its own, which imports a changed file again."""
+    return subprocess.run([*entry(), *arguments], capture_output=True, text=True, timeout=120, check=False)
+
+
+def score_command(err: str) -> list[str]:
+    """The arguments of the command that an output names."""
+    command = next(line[line.index("gymq score ") :] for line in err.splitlines() if "gymq score " in line)
+    return shlex.split(command)[1:]
+
+
+@pytest.mark.nightly
+def test_after_a_change_of_the_verifier_the_command_that_verifies_again_is_named_and_works(here):
+    (here / "letters.py").write_text(LETTERS.replace("RESULT", "1 / 0"))
+    (here / "rows.jsonl").write_text("".join(json.dumps(row(text, "A")) + "\n" for text in ("first", "second")))
+    collect = ["collect", "--resources", "letters.py", "--rows", "rows.jsonl", "-o", "x.jsonl"]
+    failed = called(*collect)
+    assert failed.returncode == 3
+    (here / "letters.py").write_text(LETTERS.replace("RESULT", "1.0"))
+    assert "2 of 2 rollouts verified again" in called(*score_command(failed.stderr)).stdout
+    assert "older than" not in called(*collect).stderr
+
+    (here / "letters.py").write_text(LETTERS.replace("RESULT", "0.5"))
+    run = str(RunFiles(here / "x.jsonl").read_run())
+    for command in (["profile", "x.jsonl"], ["profile", "--run", run], ["rollouts", "--run", run], collect):
+        said = called(*command).stderr
+        assert "gymq: 2 rewards are older than letters.py; to verify them again: gymq score " in said
+    assert called(*score_command(said)).returncode == 0
+    for command in (["profile", "x.jsonl"], ["rollouts", "--run", run], collect):
+        assert "older than" not in called(*command).stderr
 
 
 def test_facts_are_sentences():

@@ -108,7 +108,7 @@ def test_code_that_was_edited_is_named_and_keeps_no_run_from_being_resumed(tmp_p
         file.write_text(text)
         found.append(recorded("resources", f"{file}:Letters"))
     assert changes(found[0], found[1]) == ([], [])
-    said = f"{file}:Letters changed; rollouts that are done stay as they are; `gymq score` verifies them again"
+    said = f"{file}:Letters changed; rollouts that are done stay as they are"
     assert changes(found[1], found[2]) == ([], [said])
     file.unlink()
     assert changes(found[2], recorded("resources", f"{file}:Letters")) == ([], [])

@@ -457,6 +457,30 @@ async def test_rows_that_only_changed_places_are_rolled_out_no_more(desk: Desk) 
     assert not desk.files.removed.exists()
 
 
+async def test_rewards_of_before_a_change_of_the_verifier_are_counted_in_the_manifest(desk: Desk) -> None:
+    def verified_by(source: str) -> dict[str, Any]:
+        agent = RecordedInstance("agents", "simple_agent", {"resources_server.name": "grader"})
+        return {"config": {"asker": agent, "grader": RecordedInstance("resources", "grader.py", {}, source)}}
+
+    def older() -> dict[str, int]:
+        manifest = desk.files.read_manifest()
+        assert manifest is not None
+        return manifest.older_rewards
+
+    desk.write_input([row("a"), row("b")])
+    await desk.collect(**verified_by("first"))
+    assert older() == {}
+    said: list[str] = []
+    await desk.collect(num_repeats=2, report=said.append, **verified_by("second"))
+    assert said[0] == "grader.py changed; rollouts that are done stay as they are"
+    assert older() == {"asker": 2}
+    await desk.collect(num_repeats=2, **verified_by("second"))
+    assert older() == {"asker": 2}
+    desk.write_input([row("b"), row("c")])
+    await desk.collect(num_repeats=2, **verified_by("third"))
+    assert older() == {"asker": 2}  # of the row that was kept
+
+
 async def test_changed_rows_and_fewer_repeats_are_refused_before_a_cluster_is_started(desk: Desk) -> None:
     desk.write_input([row("a"), row("b")])
     await desk.collect(num_repeats=2)

@@ -25,6 +25,7 @@ from gymq.data.materialise import MaterialiseOptions
 from gymq.data.rows import RowError
 from gymq.data.run_files import ReportFiles, RunFiles
 from gymq.protocol.instances import Instance
+from gymq.protocol.messages import FailureClass
 from gymq.redaction import hide_options, redact
 from gymq.render import counted, listing_console, print_prose, say
 from gymq.runs.collection.collection import Collection
@@ -34,8 +35,11 @@ from gymq.runs.collection.own_solutions import shown_unsolved, unsolved_rows
 from gymq.runs.collection.preflight import RowTypes, check_paths, has_all_rollouts, probe_models
 from gymq.runs.collection.progress import Progress
 from gymq.runs.collection.progress_view import show_progress, show_steps
+from gymq.runs.older_rewards import older_rewards, score_command
 from gymq.stats.files import read_statistics
 from gymq.stats.running import ProfileSnapshot
+
+WITHOUT_VERDICT = (FailureClass.VERIFIER_FAILED, FailureClass.JUDGE_FAILED, FailureClass.COMPONENT_FAILED)
 
 
 async def collect_rollouts(
@@ -168,6 +172,8 @@ def _report(
     if progress.refused:
         refused = f"{counted(progress.refused, 'row')} of {options.input} cannot be used"
         say(f"{refused}; {files.failures} names the line and the problem")
+    for sentence in older_rewards(files):
+        say(sentence)
     if progress.failed:
         _print_failures(collection, joined)
     if collection.is_cancelled:
@@ -187,6 +193,10 @@ def _print_failures(collection: Collection, joined: str) -> None:
         print(f"    inspect it: {show}", file=sys.stderr)
     again = "" if collection.is_cancelled else "; the same command retries those that may succeed"
     print_prose(f"All of them are in {collection.files.failures}{again}.", sys.stderr)
+    manifest = collection.files.read_manifest()
+    if manifest is not None and any(group.failure_class in WITHOUT_VERDICT for group in collection.failed):
+        print("Those without a verdict are verified without the model, once the verifier is right, by", file=sys.stderr)
+        print(f"  {score_command(collection.files.failures, manifest)}", file=sys.stderr)
 
 
 def _stopped(collection: Collection) -> str:

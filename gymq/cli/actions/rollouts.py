@@ -18,8 +18,9 @@ from gymq.cli.shared.transcript import print_transcript, why_no_reward
 from gymq.data.rows import attempt_index
 from gymq.execution.services.profiler import last_profile
 from gymq.protocol.messages import BadMessage, Outcome, VerifiedRollout
-from gymq.render import Listing, first_words, listing, listing_console, shown_number, shown_seconds
+from gymq.render import Listing, first_words, listing, listing_console, say, shown_number, shown_seconds
 from gymq.responses import last_assistant_text
+from gymq.runs.older_rewards import older_rewards_here
 from gymq.runs.outcome_fields import exact_record, output_tokens
 from gymq.runs.stored_runs import Runs
 
@@ -79,6 +80,8 @@ async def _list(bus: Bus, run: str, task: int | None, failed: bool, limit: int, 
         print(f"{where} has no {'failed rollouts' if failed else 'rollouts yet'}", file=sys.stderr)
     elif not as_json:
         console.print(table)
+    for sentence in older_rewards_here(run):
+        say(sentence)
 
 
 async def _outcomes(bus: Bus, run: str, task: int | None, failed: bool, limit: int) -> AsyncIterator[Outcome]:

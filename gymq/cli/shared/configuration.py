@@ -111,6 +111,16 @@ def read_config(
     return settings
 
 
+def verifiers_of(sources: WorkerSources) -> list[str]:
+    """Return the options that name the same verifiers to `gymq score`."""
+    if sources.resources is not None:
+        return ["--resources", str(sources.resources)]
+    files = list(sources.config)
+    if sources.benchmark is not None:
+        files.append(find_benchmark(sources.benchmark, sources.search_dir).config)
+    return [word for file in files for word in ("--config", str(file))]
+
+
 def _played_by(file: str) -> str:
     """Return the agent that plays the environment in a file."""
     try:

@@ -74,12 +74,14 @@ class Setup:
         made: workers that run in this process, by the names of their instances.
         name: name of the environment or file, from which the run's name is made.
         is_simulated: whether the policy is the simulated model because there is no other.
+        score_with: options that name its files to `gymq score`; empty for a class.
     """
 
     name: str
     config: Config
     made: dict[str, Worker] = field(default_factory=dict)
     is_simulated: bool = False
+    score_with: list[str] = field(default_factory=list)
 
 
 def read_setup(
@@ -106,6 +108,7 @@ def read_setup(
     initial: dict[str, Any] = {}
     paths: list[str] = []
     made: dict[str, Worker] = {}
+    score_with: list[str] = []
     if inspect.isclass(environment):
         if not issubclass(environment, Resources):
             raise TypeError(f"{environment.__name__} is not derived from gymq.Resources")
@@ -134,8 +137,10 @@ def read_setup(
                 assert issubclass(source.cls, Resources)
                 agent = source.cls.played_by
                 initial, paths = environment_with_agent(name, source.implementation, options, agent=agent), []
+                score_with = ["--resources", source.implementation]
         else:
             raise TypeError(_ENVIRONMENTS)
+        score_with += [word for path in paths for word in ("--config", path)]
         if options and paths:
             raise TypeError("options belong to a class or a Python file; a configuration has its own")
     policy, worker = _policy(model, model_name)
@@ -143,9 +148,9 @@ def read_setup(
         made[POLICY] = worker
     if policy is not None:
         overrides = [f"++{POLICY}=null", f"++{POLICY}={json.dumps(policy)}", *_values(policy)]
-        return Setup(name, load(paths, overrides, initial=initial), made)
+        return Setup(name, load(paths, overrides, initial=initial), made, score_with=score_with)
     settings, simulated = load_with_policy(paths, initial=initial)
-    return Setup(name, settings, made, is_simulated=bool(simulated))
+    return Setup(name, settings, made, is_simulated=bool(simulated), score_with=score_with)
 
 
 def _judged_by_policy(environment: type[Worker]) -> dict[str, Any]:

@@ -39,6 +39,7 @@ from gymq.runs.collection.own_solutions import shown_unsolved, unsolved_rows
 from gymq.runs.collection.preflight import RowTypes, check_paths, has_all_rollouts, policies, probe_models
 from gymq.runs.collection.progress_view import show_progress
 from gymq.runs.collection.results import RunResult
+from gymq.runs.older_rewards import older_rewards
 from gymq.runs.stored_runs import Runs
 
 log = logging.getLogger("gymq.runs.collection")
@@ -183,6 +184,7 @@ async def acollect(
             rollout_timeout_s=float(timeout_s),
             config_digest=fingerprint(setup.config.tree),
             config=record_instances(setup.config.instances),
+            score_with=setup.score_with,
             models=policies(setup.config),
             overwrite=overwrite,
             check_row=verifiers.check,
@@ -212,6 +214,8 @@ async def acollect(
     for group in collection.failed:
         failed = counted(group.num_rollouts, "rollout")
         log.warning("%s failed with %s, for example: %s", failed, group.failure_class, group.message)
+    for sentence in older_rewards(RunFiles(file)):
+        log.warning("%s", sentence)
     if collection.stopped:
         log.warning("stopped: %s; the same call resumes the run", collection.stopped)
     return result

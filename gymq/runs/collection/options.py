@@ -51,6 +51,7 @@ class CollectOptions:
     config_digest: str = ""
     config: dict[str, RecordedInstance] = field(default_factory=dict)  # the workers, where they are configured here
     models: list[str] = field(default_factory=list)
+    score_with: list[str] = field(default_factory=list)  # options that name the verifiers to `gymq score`
     overwrite: bool = False
     strict_rows: bool = False  # a row that cannot be used refuses the whole input
     check_row: Callable[[str, bytes], None] | None = None  # raises InvalidTask for a row that its verifier refuses

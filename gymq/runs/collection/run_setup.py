@@ -33,6 +33,7 @@ from gymq.runs.collection.input_checks import (
 )
 from gymq.runs.collection.options import CollectError, CollectOptions
 from gymq.runs.collection.usable_rows import UsableRows
+from gymq.runs.older_rewards import agents_with_changed_verifier, rewards_of
 from gymq.runs.stored_runs import Runs
 
 
@@ -84,8 +85,12 @@ class RunSetup:
         """
         options = self._options
         not_asked, resized = check_changes(earlier, options)
+        outdated = agents_with_changed_verifier(earlier.config, options.config)
+        older = await asyncio.to_thread(rewards_of, self._files.output, outdated)
         manifest = msgspec.structs.replace(
             earlier,
+            older_rewards=earlier.older_rewards | older,
+            score_with=options.score_with,
             input=str(options.input),
             input_digest=await asyncio.to_thread(self._dataset.digest),
             settings=options.settings(),
@@ -154,8 +159,14 @@ class RunSetup:
         run = next_name(earlier, _token_of(files.output), manifest.input_digest)
         num_tasks = await carry_over(self._bus, files, earlier, run, new, known)
         self.changes.append(f"{shown(known, num_tasks, files)}; run {run} follows {earlier}")
+        kept = await asyncio.to_thread(rewards_of, files.staged(run)[files.output], manifest.older_rewards)
         manifest = msgspec.structs.replace(
-            manifest, run=run, num_rollouts=made.num_rollouts, num_refused=made.problems.count, extended_to=None
+            manifest,
+            run=run,
+            num_rollouts=made.num_rollouts,
+            num_refused=made.problems.count,
+            extended_to=None,
+            older_rewards={agent: min(older, kept[agent]) for agent, older in manifest.older_rewards.items()},
         )
         files.write_manifest(manifest)
         files.settle()
@@ -215,6 +226,7 @@ class RunSetup:
             settings=options.settings(),
             config_digest=options.config_digest,
             config=options.config,
+            score_with=options.score_with,
             num_rollouts=made.num_rollouts,
             num_refused=made.problems.count,
         )
