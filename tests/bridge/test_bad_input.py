@@ -11,7 +11,7 @@ import aiohttp
 import pydantic
 import pytest
 
-from gymq.bridge import BridgeSettings
+from gymq.bridge import BridgeSettings, InstanceAddress
 from gymq.bridge.http import connections_log
 from gymq.bridge.http_server import PortTaken
 from gymq.bridge.settings import settings_of
@@ -23,7 +23,7 @@ from tests.support.ports import free_port
 from tests.support.waiting import until
 
 from .engine import Body, say
-from .world import Client, World, new_client
+from .world import HOST, Client, World, new_client
 
 KEY = "a-key-of-sixteen-or-more"
 JSON = {"Content-Type": "application/json"}
@@ -355,11 +355,14 @@ async def test_a_bridge_at_the_port_of_another_cancels_nothing_of_it(client: Cli
     assert (await asking)[0] == 200
 
 
-async def test_instances_that_nobody_serves_are_listed_as_missing(client: Client, world: World) -> None:
-    async with client.session.get(f"{world.head}/server_instances") as answer:
-        listed = {entry["process_name"]: entry for entry in await answer.json()}
-    assert listed[world.name("policy")]["status"] == "running"
-    assert listed[world.name("policy")]["url"] == world.at("policy")
+async def test_instances_that_nobody_serves_are_listed_as_missing(world: World) -> None:
+    unserved = InstanceAddress(world.name("unserved"), "models", "policy", HOST, free_port(HOST), {})
+    world.places.append(unserved)
+    await world.start_bridge()
+    async with new_client(world) as client, client.session.get(f"{world.head}/server_instances") as answer:
+        listed = {entry["process_name"]: (entry["status"], entry["url"]) for entry in await answer.json()}
+    assert listed[world.name("policy")] == ("running", world.at("policy"))
+    assert listed[unserved.name] == ("missing", unserved.url)
 
 
 async def test_a_bridge_without_nats_says_that_it_is_not_ready(client: Client, world: World) -> None:
