@@ -126,7 +126,6 @@ async def ensure(
         await _ensure_stream(js, {"name": name, **config})
     await ensure_consumer(js, TASKS, "intake", {"filter_subject": subjects.SUBMIT, "max_ack_pending": 1000})
     await ensure_consumer(js, ADVISORIES, "janitor", {"max_ack_pending": 1000})
-    await _remove_old_queues(js)
     for agent in agents:
         await ensure_agent(js, agent, ack_wait_s=ack_wait_s)
 
@@ -232,13 +231,6 @@ async def reclaim_in_flight(js: JetStream) -> None:
         await ensure_consumer(js, TASKS, config["name"], config)
 
 
-async def _remove_old_queues(js: JetStream) -> None:
-    """Remove the consumers of stores that had one for all runs of an agent; the tasks stay."""
-    for name in await _listed(js, f"CONSUMER.NAMES.{TASKS}"):
-        if name.startswith(("agents_", "urgent_")) and "@" not in name:
-            await remove_consumer(js, TASKS, name)
-
-
 async def _listed(js: JetStream, request: str) -> list[Any]:
     """Return all pages of a list of consumers."""
     found: list[Any] = []
@@ -268,8 +260,7 @@ async def close_queue(js: JetStream, name: str) -> None:
     """
     until = datetime.now(UTC) + timedelta(seconds=CLOSING_S)
     try:
-        with contextlib.suppress(NoAnswer):  # an earlier version configured the server's accounts
-            await js.api(f"CONSUMER.PAUSE.{TASKS}.{name}", {"pause_until": until.isoformat()})
+        await js.api(f"CONSUMER.PAUSE.{TASKS}.{name}", {"pause_until": until.isoformat()})
         state = await js.api(f"CONSUMER.INFO.{TASKS}.{name}")
         if state["num_pending"] or state["num_ack_pending"]:
             await js.api(f"CONSUMER.PAUSE.{TASKS}.{name}")

@@ -43,7 +43,6 @@ def collect(
     sampling: Sampling = OF_THE_ROWS,
     concurrency: Annotated[OptionalCount, LIMITS] = None,
     share: Annotated[Share, LIMITS] = None,
-    weight: Annotated[Share, Parameter(show=False)] = None,  # an earlier name of `share`
     priority: Annotated[bool | PriorityName | None, LIMITS, Parameter(metavar="CHOICE")] = None,
     timeout: Annotated[float, LIMITS] = 3600.0,
     max_staleness: Annotated[int | None, LIMITS, Parameter(validator=Number(gte=0, lte=MAX_VERSIONS))] = None,
@@ -146,7 +145,7 @@ def collect(
             prompt_field=prompt_field,
         ),
         window=concurrency or configured_window(settings.tree) or DEFAULT_WINDOW,
-        share=weight if share is None else share,
+        share=share,
         priority=None if not priority else Priority.URGENT if priority is True else Priority(priority),
         rollout_timeout_s=timeout,
         max_staleness=max_staleness,

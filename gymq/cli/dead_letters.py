@@ -90,9 +90,6 @@ def requeue(*numbers: LetterNumber, choice: LetterChoice = NONE, nats: ClusterUr
     return asyncio.run(requeue_letters(numbers, choice.run, nats))
 
 
-dead_letters.command(requeue, name="replay", show=False)  # its earlier name
-
-
 @dead_letters.command
 def drop(*numbers: LetterNumber, choice: LetterChoice = NONE, nats: StreamsUrl = None) -> int:
     """Remove dead letters permanently. The failures of their rollouts stay stored.

@@ -6,13 +6,11 @@ Nothing here knows NATS: requests are messages, answers are messages or `Rollout
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 import logging
 import math
 import secrets
 import time
-from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -35,7 +33,7 @@ from gymq.protocol.messages import (
     Verify,
 )
 from gymq.redaction import redact
-from gymq.resources import Resources, Verdict, VerifyRequest, awaited, tool_output, verify_takes_state
+from gymq.resources import Resources, Verdict, VerifyRequest, tool_output
 from gymq.resources.judge_calls import recording
 from gymq.responses import InvalidRequest
 from gymq.responses.schema import check_items
@@ -76,9 +74,7 @@ class ResourcesSession:
         resources = self._owner.resources
         async with self._lock:
             parsed = resources.parse_row(row, resources.seed_row_type)
-            self._state = await awaited(
-                resources.reseed(self._state, parsed) if self._is_open else resources.open(parsed)
-            )
+            self._state = await (resources.reseed(self._state, parsed) if self._is_open else resources.open(parsed))
             self._is_open = True
             self.last_used = time.monotonic()
 
@@ -136,7 +132,7 @@ class ResourcesSession:
         state = self._state
         if not self._is_open:
             try:
-                state = await awaited(self._owner.resources.open_unseeded())
+                state = await self._owner.resources.open_unseeded()
             except ToolError as error:
                 return ToolResult(output=tool_output({"error": error.message}), status=error.status)
         result = await self._owner.call_tool(request, state)
@@ -150,7 +146,7 @@ class ResourcesSession:
             if self._is_open:
                 self._is_open = False
                 state, self._state = self._state, None
-                await awaited(self._owner.resources.close(state))
+                await self._owner.resources.close(state)
 
 
 class LocalResources:
@@ -160,9 +156,6 @@ class LocalResources:
         self.resources = resources
         self.sessions: dict[str, ResourcesSession] = {}
         self._processes = resources.processes = processes or KillableProcesses()
-        # Forms of the first release: `verify(request, state)`, and a `verify` without `async`, which runs in a process.
-        self._verify_takes_state = verify_takes_state(resources)
-        self._verify_is_plain = not inspect.iscoroutinefunction(resources.verify)
 
     async def open(self, request: Seed, address: str) -> Seeded:
         """Open a session; its subject is `address` with the session's id in place of `*`."""
@@ -256,7 +249,7 @@ class LocalResources:
         response: Any = request.response  # checked above
         verify_request = VerifyRequest(self.resources.parse_row(request.row), response, state)
         with recording() as judge_calls:
-            verdict = await self._guarded(self._verdict(verify_request), Stage.VERIFY)
+            verdict: Any = await self._guarded(self.resources.verify(verify_request), Stage.VERIFY)
         if not isinstance(verdict, Verdict):
             verdict = self._from_number(verdict)
         if not isinstance(verdict.reward, float) or not math.isfinite(verdict.reward):
@@ -291,13 +284,6 @@ class LocalResources:
                 "return gymq.Verdict(reward), or the reward as a float, int or bool"
             )
             raise RolloutError(FailureClass.VERIFIER_FAILED, text) from None
-
-    async def _verdict(self, request: VerifyRequest[Any, Any]) -> Any:
-        arguments = (request, request.state) if self._verify_takes_state else (request,)
-        verify: Callable[..., Any] = self.resources.verify
-        if self._verify_is_plain:
-            return await self._processes.run(self.resources.verify_timeout_s, verify, *arguments)
-        return await verify(*arguments)
 
     async def _guarded(self, work: Any, stage: Stage) -> Any:
         try:

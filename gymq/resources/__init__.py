@@ -3,7 +3,7 @@
 `TextEnvironment` and `AskingEnvironment` are in modules of their own, which `gymq` loads on first use.
 """
 
-from gymq.resources.resources import Environment, ModelCaller, Need, Resources, awaited, verify_takes_state
+from gymq.resources.resources import Environment, ModelCaller, Need, Resources, awaited
 from gymq.resources.row import Row, RowsWanted, RowT
 from gymq.resources.tools import Tool, tool, tool_output
 from gymq.resources.verdict import Judged, Verdict, VerifyRequest
@@ -23,5 +23,4 @@ __all__ = [
     "awaited",
     "tool",
     "tool_output",
-    "verify_takes_state",
 ]

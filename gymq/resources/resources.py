@@ -138,9 +138,8 @@ class Resources(Worker, Generic[RowT, StateT]):
             state: the previous state.
             row: as in `open`.
         """
-        await awaited(self.close(state))
-        opened: StateT = await awaited(self.open(row))
-        return opened
+        await self.close(state)
+        return await self.open(row)
 
     async def close(self, state: StateT) -> None:
         """Release the resources of a session's state."""
@@ -214,18 +213,6 @@ Environment = Resources
 async def awaited(result: Any) -> Any:
     """Return the result of a method that may be `async` or not."""
     return await result if inspect.isawaitable(result) else result
-
-
-def verify_takes_state(resources: Resources[Any, Any] | type[Resources[Any, Any]]) -> bool:
-    """Return whether `verify` has the form `verify(request, state)`, which gymq 0.2 will not accept."""
-    if not resources.stateful:
-        return False
-    arguments = ("request", "state") if isinstance(resources, Resources) else ("self", "request", "state")
-    try:
-        inspect.signature(resources.verify).bind(*arguments)
-    except (TypeError, ValueError):
-        return False
-    return True
 
 
 def _seed_row_type_of(resources: type[Resources[Any]]) -> type[Row]:

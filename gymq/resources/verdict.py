@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass
 from typing import Any, Generic, SupportsFloat
 
@@ -59,12 +58,6 @@ class Verdict:
             raise TypeError(f"a reward must be a number, not {reward!r:.80}")
         self.reward = float(reward)
         self.fields = fields
-
-    @property
-    def members(self) -> dict[str, Any]:
-        """Return `fields` by their earlier name."""
-        warnings.warn("Verdict.members is deprecated: use Verdict.fields", DeprecationWarning, stacklevel=2)
-        return self.fields
 
     def __repr__(self) -> str:
         fields = "".join(f", {name}={value!r}" for name, value in self.fields.items())

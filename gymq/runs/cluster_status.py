@@ -10,7 +10,7 @@ import msgspec
 
 from gymq.bus import Bus, streams
 from gymq.bus.discovery import find_workers
-from gymq.bus.jetstream import STREAM_NOT_FOUND, JetStream, JetStreamError
+from gymq.bus.jetstream import JetStream
 from gymq.bus.queue.dead_letters import DeadLetters
 from gymq.cluster.server.probe import read_info
 from gymq.cluster.server.store import ServerRecord
@@ -45,8 +45,8 @@ class QueueState(msgspec.Struct, frozen=True):
     agent: str | None  # whose tasks these are; None for a service
     urgent: bool  # whether its tasks are taken before others
     waiting: int
-    in_flight: int = msgspec.field(name="in_hand")  # delivered and not settled yet
-    redelivered: int = msgspec.field(name="delivered_again")  # of those in flight
+    in_flight: int  # delivered and not settled yet
+    redelivered: int  # of those in flight
 
 
 class WorkerState(msgspec.Struct, frozen=True):
@@ -115,7 +115,7 @@ async def read_status(bus: Bus, url: str, record: ServerRecord | None) -> Cluste
     """
     js = bus.js
     account = await js.api("INFO")
-    infos = {info["config"]["name"]: info for info in await _infos(js)}
+    infos = {name: await js.api(f"STREAM.INFO.{name}") for name in streams.stream_configs()}
     runs = Runs(bus)
     records = await runs.records()
     return ClusterStatus(
@@ -128,22 +128,6 @@ async def read_status(bus: Bus, url: str, record: ServerRecord | None) -> Cluste
         num_dead_letters=infos[streams.DEAD_LETTERS]["state"]["messages"],
         dead_letters=await _newest_dead_letters(bus),
     )
-
-
-async def _infos(js: JetStream) -> list[dict[str, Any]]:
-    """Return the states of our streams that exist: a store of an older version may lack some."""
-    found: list[dict[str, Any]] = []
-    missing: JetStreamError | None = None
-    for name in streams.stream_configs():
-        try:
-            found.append(await js.api(f"STREAM.INFO.{name}"))
-        except JetStreamError as error:
-            if error.code != STREAM_NOT_FOUND:
-                raise
-            missing = error
-    if missing is not None and not found:
-        raise missing
-    return found
 
 
 async def _server(url: str, record: ServerRecord | None, storage_bytes: int) -> ServerState:

@@ -16,8 +16,7 @@ PERCENT = 100.0
 class PassTotals(msgspec.Struct):
     """Tasks by how many of their rollouts pass."""
 
-    # By (number of rollouts, number that do not pass); the key `zero_one` is used in stored states.
-    tasks: dict[tuple[int, int], int] = msgspec.field(name="zero_one", default_factory=dict)
+    tasks: dict[tuple[int, int], int] = {}  # by (number of rollouts, number that do not pass)
 
     def add(self, passed: Sequence[bool]) -> None:
         """Add a task: whether each of its rollouts passes."""

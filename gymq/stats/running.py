@@ -42,8 +42,8 @@ class AgentSnapshot(msgspec.Struct, frozen=True):
     pass_at_k: dict[int, Estimate]  # each over the tasks with at least k rewards
     majority: Estimate | None  # tasks whose most frequent answer passes; None where no rollout has an answer
     no_answer: float | None  # None where no rollout has an answer
-    fields: dict[str, FieldStats] = msgspec.field(name="members")
-    fields_left_out: int = msgspec.field(name="members_left_out")
+    fields: dict[str, FieldStats]
+    fields_left_out: int
     failed_attempts: dict[str, int] = {}  # by failure class; those that a later outcome replaced count too
 
     @property
@@ -103,8 +103,8 @@ class _TaskTotals(msgspec.Struct):
 class _Agent(msgspec.Struct):
     folded: _TaskTotals = msgspec.field(default_factory=_TaskTotals)
     reward: FieldTotals = msgspec.field(default_factory=FieldTotals)
-    fields: dict[str, FieldTotals] = msgspec.field(name="members", default_factory=dict)
-    fields_left_out: int = msgspec.field(name="members_left_out", default=0)
+    fields: dict[str, FieldTotals] = {}
+    fields_left_out: int = 0
     without_answer: int = 0
     failures: dict[str, int] = {}
     failed_attempts: dict[str, int] = {}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 import logging
 import time
@@ -76,9 +75,7 @@ class AuditedEnvironment:
     @property
     def limit_s(self) -> float | None:
         """Limit on one verdict, in seconds; None: only the time limit of the rollout."""
-        verify = type(self.author).verify
-        is_in_process = verify is Resources.verify or not inspect.iscoroutinefunction(verify)
-        return self.author.verify_timeout_s if is_in_process else None
+        return self.author.verify_timeout_s if type(self.author).verify is Resources.verify else None
 
     @property
     def has_tools(self) -> bool:

@@ -1,7 +1,6 @@
 """A class that cannot work as a worker is refused when it is loaded, with file, line and what would be right."""
 
 import textwrap
-import warnings
 from pathlib import Path
 
 import pytest
@@ -18,41 +17,44 @@ from gymq.testing import Harness
 REFUSED = {
     "pass": "3: Env has no verifier: define `async def verify(self, request)`, "
     "or `def verify_in_process(self, request)`",
-    "def open(self, row): ...": "3: Env has no verifier: define `async def verify(self, request)`",
-    "async def verify(self): return 1.0": "4: Env.verify must take (self, request), but it takes (self): "
-    "it has no `open`, so it keeps no state",
+    "async def open(self, row): ...": "3: Env has no verifier: define `async def verify(self, request)`",
+    "async def verify(self): return 1.0": "4: Env.verify must take (self, request), but it takes (self)",
     "async def verify(self, request, state): return 1.0": "4: Env.verify must take (self, request), "
-    "but it takes (self, request, state): it has no `open`, so it keeps no state",
-    "def open(self, row): ...\nasync def verify(self): return 1.0": "5: Env.verify must take (self, request), "
-    "but it takes (self)",
+    "but it takes (self, request, state)",
+    "async def open(self, row): ...\nasync def verify(self, request, state): return 1.0": "5: Env.verify must take "
+    "(self, request), but it takes (self, request, state): the state is `request.state`",
+    "def verify(self, request): return 1.0": "4: Env.verify must be `async`, or be called `verify_in_process`",
+    "def open(self, row): ...\nasync def verify(self, request): return 1.0": "4: Env.open must be `async def open(",
     "def verify_in_process(self): return 1.0": "4: Env.verify_in_process must take (self, request)",
     "async def verify_in_process(self, request): return 1.0": "4: Env.verify_in_process must be `def`, without `async`",
     "def verify_in_process(self, request) -> str: return 1.0": "4: Env.verify_in_process returns str",
-    "def open(self, row): ...\ndef reseed(self, row): ...\ndef verify(self, request): return 1": "5: Env.reseed must "
-    "take (self, state, row), but it takes (self, row)",
-    "def open(self): ...\nasync def verify(self, request, state): return 1.0": "4: Env.open must take (self, row)",
-    "def verify(self, request) -> str: return 'yes'": "4: Env.verify returns str, but it must return a gymq.Verdict",
-    "def verify(self, request) -> gymq.Verdict | None: ...": "4: Env.verify returns NoneType",
+    "async def open(self, row): ...\nasync def reseed(self, row): ...\nasync def verify(self, request): return 1": "5: "
+    "Env.reseed must take (self, state, row), but it takes (self, row)",
+    "async def open(self): ...\nasync def verify(self, request): return 1.0": "4: Env.open must take (self, row)",
+    "async def verify(self, request) -> str: return 'yes'": "4: Env.verify returns str, but it must return a "
+    "gymq.Verdict",
+    "async def verify(self, request) -> gymq.Verdict | None: ...": "4: Env.verify returns NoneType",
     "async def verify(self, request) -> 'dict[str, float]': ...": "4: Env.verify returns dict",
-    "def verify(self, request): yield 1.0": "4: Env.verify must return its result, but it holds a `yield`",
-    "def verify(self, request): return 1\ndef start(self): ...": "5: Env.start must be `async def start(self)`",
-    "def verify(self, request): return 1\n@gymq.tool\ndef look(self, state): ...": "5: Env.look takes `state`, but Env "
-    "has no `open(self, row)` to create it",
-    "def verify(self, request): return 1\n@gymq.tool\ndef look(self, *places): ...": "5: Env.look takes `*places`",
-    "def verify(self, request): return 1\n@gymq.tool\ndef close(self): ...": "5: Env.close is a tool with a name",
-    "from typing import Callable\ndef verify(self, request): return 1\n@gymq.tool\n"
+    "async def verify(self, request): yield 1.0": "4: Env.verify must return its result, but it holds a `yield`",
+    "async def verify(self, request): return 1\ndef start(self): ...": "5: Env.start must be `async def start(self)`",
+    "async def verify(self, request): return 1\n@gymq.tool\ndef look(self, state): ...": "5: Env.look takes `state`, "
+    "but Env has no `open(self, row)` to create it",
+    "async def verify(self, request): return 1\n@gymq.tool\ndef look(self, *places): ...": "5: Env.look takes "
+    "`*places`",
+    "async def verify(self, request): return 1\n@gymq.tool\ndef close(self): ...": "5: Env.close is a tool with a name",
+    "from typing import Callable\nasync def verify(self, request): return 1\n@gymq.tool\n"
     "def look(self, at: Callable[[int], int]): ...": "6: Env.look has a parameter that no model can give",
 }
 
 ACCEPTED = [
     "async def verify(self, request): return 1.0",
-    "def verify(self, request: gymq.VerifyRequest[gymq.Row]) -> bool: return True",
+    "async def verify(self, request: gymq.VerifyRequest[gymq.Row]) -> bool: return True",
     "def verify_in_process(self, request) -> float: return 1.0",
     "async def open(self, row): ...\nasync def verify(self, request): return 1.0",
-    "def verify(self, request, state=None) -> gymq.Verdict | float: return 1.0",
-    "def verify(self, *arguments) -> 'numpy.float32': ...",
-    "@staticmethod\ndef verify(request) -> int: return 1",
-    "def open(self, row): ...\ndef verify(self, request, state) -> float: return 1.0\n"
+    "async def verify(self, request, state=None) -> gymq.Verdict | float: return 1.0",
+    "async def verify(self, *arguments) -> 'numpy.float32': ...",
+    "@staticmethod\nasync def verify(request) -> int: return 1",
+    "async def open(self, row): ...\nasync def verify(self, request) -> float: return 1.0\n"
     "@gymq.tool\nasync def look(self, state, place: str): ...",
 ]
 
@@ -76,7 +78,6 @@ def test_a_command_that_looks_for_any_kind_of_worker_says_what_is_wrong_with_the
 
 
 @pytest.mark.parametrize("body", ACCEPTED)
-@pytest.mark.filterwarnings("ignore:.* has forms that gymq .* will not accept:DeprecationWarning")
 def test_every_way_to_write_a_verifier_is_accepted(tmp_path, body):
     assert find_class("resources", written(tmp_path, body)).__name__ == "Env"
 
@@ -102,10 +103,8 @@ def test_agents_and_models_are_checked_too(tmp_path, base, body, said):
 def test_all_shipped_workers_keep_the_contract(kind):
     found = worker_names(kind)
     assert found
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # of forms of the first version
-        for name in found:
-            check_contract(find_class(kind, name))
+    for name in found:
+        check_contract(find_class(kind, name))
 
 
 class NoVerifier(gymq.Resources[gymq.Row]):

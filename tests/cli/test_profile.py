@@ -36,9 +36,9 @@ def test_the_exact_statistics_of_a_run(gymq, cluster):
     assert json.loads((cluster.folder / "letters_statistics.json").read_text())["all"] == agent
     assert (agent["rollouts"], agent["tasks"], agent["failures"]) == (8, 2, {"judge_failed": 4})
     assert (agent["mean_reward"]["value"], agent["lower_bound"]) == (0.5, pytest.approx(1 / 3))
-    assert agent["members"]["reward"]["mean"] == 0.5
-    assert agent["members"]["length"]["max"] == 1
-    assert agent["members"]["output_tokens"]["mean"] == 6
+    assert agent["fields"]["reward"]["mean"] == 0.5
+    assert agent["fields"]["length"]["max"] == 1
+    assert agent["fields"]["output_tokens"]["mean"] == 6
     assert agent["no_answer"] == 0.0
 
 

@@ -75,10 +75,9 @@ def test_a_change_that_is_not_one_is_refused(gymq, cluster, option):
     ("options", "given"),
     [
         (["--share", "2", "--priority", "background"], {"share": 2.0, "priority": "background"}),
-        (["--weight", "2", "--priority"], {"weight": 2.0, "priority": True}),  # the earlier words
         (["--priority", "--share", "0.5"], {"share": 0.5, "priority": True}),
     ],
 )
-def test_a_collection_takes_the_words_of_retune_and_its_earlier_ones(options, given):
+def test_a_collection_takes_the_words_of_retune(options, given):
     _, bound, _ = make_app().parse_args(["collect", "--rows", "rows.jsonl", *options])
     assert bound.arguments == {"rows": Path("rows.jsonl"), **given}

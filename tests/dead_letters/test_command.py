@@ -157,7 +157,7 @@ async def test_a_number_that_is_not_there_is_refused(gymq: Command) -> None:
         assert f"dead letter {10**9} not found" in refused.err
 
 
-@pytest.mark.parametrize("command", ["requeue", "replay", "drop"])
+@pytest.mark.parametrize("command", ["requeue", "drop"])
 @pytest.mark.parametrize("arguments", [(), (1, "--all"), (1, "--run", "x"), ("--run", "x", "--all")])
 async def test_which_letters_must_be_said_in_one_way(
     gymq: Command, command: str, arguments: tuple[object, ...]

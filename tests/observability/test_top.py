@@ -50,7 +50,7 @@ async def test_what_is_in_progress_is_one_json_object(web: Web, run: str, capsys
     shown = next(one for one in printed["runs"] if one["run"] == run)
     assert (shown["num_rewarded"], shown["failures"], shown["mean_reward"]) == (2, {"model_failed": 1}, 0.5)
     assert shown["agents"]["asker"]["pass_at_k"]["2"]["value"] == 100.0
-    assert printed["in_flight"] == sum(queue["in_hand"] for queue in printed["queues"])
+    assert printed["in_flight"] == sum(queue["in_flight"] for queue in printed["queues"])
     assert printed["rollouts_per_s"] >= 0.0
 
 

@@ -9,7 +9,7 @@ import pytest
 from gymq.bus import Bus, streams
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cluster.server import EmbeddedServer
-from gymq.execution.services.profiler import Profiler, last_profile, read_profile
+from gymq.execution.services.profiler import Profiler, read_profile
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import Failure, FailureClass, Outcome, Stage, VerifiedRollout
@@ -117,25 +117,6 @@ async def test_a_state_of_another_form_is_counted_again(own_bus: Bus, run: str) 
     await put(own_bus, run, 2)
     await Profiler(own_bus)._read_new()
     assert await counted(own_bus, run) == 3
-
-
-async def test_a_checkpoint_of_the_first_release_is_counted_again(own_bus: Bus, run: str) -> None:
-    await put(own_bus, run, 0, 1)
-    await Profiler(own_bus)._read_new()
-    checkpoint = await read_profile(own_bus.js, run)
-    assert checkpoint is not None
-    state = msgspec.msgpack.decode(checkpoint.state, strict=False)
-    for agent in (checkpoint.snapshot["agents"]["a"], state["agents"]["a"]):
-        del agent["failed_attempts"]
-        agent["failures"] = {"model_failed": 3}  # attempts, which rewards have replaced
-    first = encode(msgspec.structs.replace(checkpoint, state=msgspec.msgpack.encode(state)))
-    await own_bus.js.store(subjects.profile(run), first)
-    assert (await last_profile(own_bus.js, run))[1] == 0
-    await Profiler(own_bus)._read_new()
-    again = await read_profile(own_bus.js, run)
-    assert again is not None
-    assert again.snapshot["agents"]["a"]["failures"] == {}
-    assert await counted(own_bus, run) == 2
 
 
 async def test_one_damaged_checkpoint_keeps_no_other_run_from_being_counted(own_bus: Bus, run: str) -> None:

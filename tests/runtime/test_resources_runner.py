@@ -302,7 +302,7 @@ async def test_a_drain_ends_at_its_deadline_and_closes_what_is_open(calls: Calls
     closed = []
 
     class Closing(Counter):
-        def close(self, state: list[int]) -> None:  # type: ignore[override]
+        async def close(self, state: list[int]) -> None:
             closed.append(state)
             raise OSError("cannot be closed")
 

@@ -43,7 +43,7 @@ async def test_the_files_of_the_page_need_no_key_and_what_it_reads_does(world: A
                 assert answer.status == 200
         for path in ("runs", "cluster", f"runs/{run}", f"runs/{run}/live", f"runs/{run}/rollouts", f"runs/{run}/tasks"):
             assert (await web.status(path))[0] == 401
-        for path in (f"runs/{run}/in-hand", f"rollouts/{run}/0/0", f"rollouts/{run}/0/0/live"):
+        for path in (f"runs/{run}/in-flight", f"rollouts/{run}/0/0", f"rollouts/{run}/0/0/live"):
             assert (await web.status(path))[0] == 401
         for path in (f"runs/{run}/table", f"runs/{run}/compared/{run}", f"runs/{run}/configuration"):
             assert (await web.status(path))[0] == 401
@@ -362,7 +362,7 @@ async def test_a_rollout_is_followed_while_it_is_made(working: Web) -> None:
     await answered.wait()
     assert world.bridge is not None
     run = world.bridge.rollouts.run
-    assert [task["agent"] for task in await working.get(f"runs/{run}/in-hand")] == [world.name("adder")]
+    assert [task["agent"] for task in await working.get(f"runs/{run}/in-flight")] == [world.name("adder")]
     names = []
     async for name, body in working.events(f"rollouts/{run}/0/0/live"):
         names.append(name)

@@ -76,7 +76,7 @@ class WebRoutes:
             web.get(_RUN, read(self.run)),
             web.get(f"{_RUN}/live", read(self.run_live)),
             web.get(f"{_RUN}/rollouts", read(self.rollouts)),
-            web.get(f"{_RUN}/in-hand", read(self.in_flight)),
+            web.get(f"{_RUN}/in-flight", read(self.in_flight)),
             web.get(f"{_RUN}/tasks", read(self.tasks)),
             web.get(f"{_RUN}/table", read(self.table)),
             web.get(f"{_RUN}/compared/{{other}}", read(self.compared)),

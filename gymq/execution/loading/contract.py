@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import inspect
 import types
-import warnings
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Union, get_args, get_origin, get_type_hints
@@ -19,7 +18,7 @@ from gymq.agent import RESERVED_TOOL_NAMES, Agent
 from gymq.authoring import Worker
 from gymq.errors import GymqError
 from gymq.model import Model
-from gymq.resources import Resources, Tool, Verdict, verify_takes_state
+from gymq.resources import Resources, Tool, Verdict
 from gymq.resources.asking_environment import AskingEnvironment
 from gymq.resources.text_environment import TextEnvironment
 
@@ -74,10 +73,10 @@ def _check_resources(worker: type[Resources[Any]]) -> None:
             )
         _check_methods(worker, {"play": ("row", "policy")}, must_be_async=True)
     if worker.stateful:
-        _check_methods(worker, _OF_SESSIONS, "it has `open`, so it keeps a state")
-    if not verify_takes_state(worker):
-        why = "" if worker.stateful else "it has no `open`, so it keeps no state"
-        _check_methods(worker, {"verify": ("request",)}, why)
+        _check_methods(worker, _OF_SESSIONS, "it has `open`, so it keeps a state", must_be_async=True)
+    _check_methods(worker, {"verify": ("request",)}, "the state is `request.state`" if worker.stateful else "")
+    if not inspect.iscoroutinefunction(inspect.unwrap(verify)):
+        raise _broken_at(verify, f"{worker.__name__}.verify must be `async`, or be called `verify_in_process`")
     _check_methods(worker, {"verify_in_process": ("request",)})
     if inspect.iscoroutinefunction(in_process):
         raise _broken_at(in_process, f"{worker.__name__}.verify_in_process must be `def`, without `async`")
@@ -86,7 +85,6 @@ def _check_resources(worker: type[Resources[Any]]) -> None:
         _check_verdict(worker, name)
     for tool in worker.tools.values():
         _check_tool(worker, tool)
-    _warn_of_old_forms(worker)
 
 
 _OF_SESSIONS: dict[str, tuple[str, ...]] = {
@@ -97,28 +95,6 @@ _OF_SESSIONS: dict[str, tuple[str, ...]] = {
 }
 
 _OF_EPISODES: dict[str, tuple[str, ...]] = {"reset": ("row",), "step": ("action",)}
-
-
-def _warn_of_old_forms(worker: type[Resources[Any]]) -> None:
-    """Warn once of a class whose methods have forms of the first release."""
-    changes = [
-        f"`{name}` becomes `async def {name}({', '.join(('self', *given))})`"
-        for name, given in _OF_SESSIONS.items()
-        if worker.stateful
-        and _is_of_author(worker, name)
-        and not inspect.iscoroutinefunction(inspect.unwrap(getattr(worker, name)))
-    ]
-    if not inspect.iscoroutinefunction(worker.verify):
-        changes.append("`verify` becomes `def verify_in_process(self, request)`, or `async`")
-    if verify_takes_state(worker):
-        changes.append("the parameter `state` of `verify` becomes `request.state`")
-    if changes:
-        text = f"{worker.__name__} has forms that gymq 0.2 will not accept: {'; '.join(changes)}"
-        file, line = _file_and_line(worker)
-        warnings.warn_explicit(text, DeprecationWarning, file, line, worker.__module__, _warned)
-
-
-_warned: dict[Any, Any] = {}  # by which the same warning is shown once
 
 
 def _check_methods(

@@ -155,7 +155,7 @@ class Profiler:
         message = answer["message"]
         newest = _readable(Stored(message["subject"], message["seq"], msgspec.convert(message.get("data", ""), bytes)))
         # A position that the stream never had would hide all outcomes up to it.
-        if newest is None or _counts_attempts(newest) or newest.all_sequence > await self._last_sequence():
+        if newest is None or newest.all_sequence > await self._last_sequence():
             return 0
         return newest.all_sequence
 
@@ -260,15 +260,10 @@ def _readable(stored: Stored) -> Profile | None:
     return checkpoint
 
 
-def _counts_attempts(checkpoint: Profile) -> bool:
-    """Return whether a checkpoint is one of the first release, which counted failed attempts as failures."""
-    return any("failed_attempts" not in agent for agent in checkpoint.snapshot["agents"].values())
-
-
 def _checkpointed(stored: Stored) -> tuple[RunningProfile, int]:
     """Return the profile in a checkpoint, and the last outcome in it; an empty one if all has to be counted again."""
     checkpoint = _readable(stored)
-    if checkpoint is not None and not _counts_attempts(checkpoint):
+    if checkpoint is not None:
         try:
             return RunningProfile.from_state(checkpoint.state), checkpoint.sequence
         except (ValueError, OverflowError, RecursionError) as error:

@@ -54,7 +54,7 @@ function agentsTable(agents) {
       return el("tr", null, el("td", null, name), ...[
         count(agent.tasks), count(agent.rollouts), decimals(agent.mean_reward?.value),
         percent(agent.pass_at_k["1"]?.value), last ? `${percent(last.value)} (k ${agent.max_k})` : "–",
-        decimals(agent.members.output_tokens?.mean, 0), decimals(agent.members.reward?.std),
+        decimals(agent.fields.output_tokens?.mean, 0), decimals(agent.fields.reward?.std),
       ].map((cell) => el("td", { class: "number" }, cell)));
     }))));
 }

@@ -56,7 +56,7 @@ export async function runView(main, run, query, signal, live) {
     return null;
   };
   const look = async () => {
-    const tasks = await get(["runs", run, "in-hand"], null, signal);
+    const tasks = await get(["runs", run, "in-flight"], null, signal);
     hand.hidden = !tasks.length;
     show(hand, el("h2", null, `In progress `, el("span", { class: "quiet" }, tasks.length >= 200 ? "200 or more" : count(tasks.length))),
       el("div", { class: "chips" }, tasks.slice(0, 60).map((task) => link(["rollout", run, task.task_index, task.rollout_index], `${task.task_index} / ${task.rollout_index}`, { class: "chip", title: task.agent }))));
@@ -125,7 +125,7 @@ function drawNumbers(box, view, rate) {
   const tiles = [["rewarded", count(overview.num_rewarded), overview.num_rollouts ? `of ${count(overview.num_rollouts)}` : null],
     ["mean reward", decimals(overview.mean_reward), interval(only?.mean_reward, decimals)],
     only ? ["pass@1", percent(only.pass_at_k["1"]?.value), interval(only.pass_at_k["1"], (value) => value.toFixed(1))] : null,
-    only?.members.output_tokens ? ["tokens per rollout", decimals(only.members.output_tokens.mean, 0), null] : null,
+    only?.fields.output_tokens ? ["tokens per rollout", decimals(only.fields.output_tokens.mean, 0), null] : null,
     ["failed", count(failures), overview.num_failed_attempts > failures ? `${count(overview.num_failed_attempts)} attempts failed` : null],
     isOpen ? ["rollouts/s", perSecond === null ? "–" : decimals(perSecond, 1), left ? `done in ${seconds(left)}` : "while you watch"] : null,
     view.state === "interrupted" ? ["missing", count(overview.num_rollouts - view.num_stored), "the same gymq collect resumes it"] : null,

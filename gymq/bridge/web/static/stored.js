@@ -130,7 +130,7 @@ export async function get([kind, run, ...rest], query) {
     if (part === "table") return table(found.rows, asked);
     if (part === "rollouts") return { rows: found.rows.filter((row) => fits(row, asked)), looked_at: found.rows.length, position: 0, is_end: true };
     if (part === "tasks") return tasks(found.tasks, asked);
-    if (part === "in-hand") return [];
+    if (part === "in-flight") return [];
     return part === undefined ? found.view : found[part];
   }
   const [task, rollout] = [Number(rest[0]), Number(rest[1])];
