@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gymq.data.datasets import Dataset, DatasetError
+from gymq.data.datasets import DatasetError
 from gymq.data.disk_index import EarlierRows
 from gymq.data.hub import HubError
 from gymq.data.materialise import MaterialiseOptions
@@ -20,11 +20,8 @@ RESIZING = ("num_repeats", "limit", "agent_name")
 """Settings that may change if all rows there are stay as they are."""
 
 
-def check_files(options: CollectOptions) -> Dataset:
+def check_files(options: CollectOptions) -> None:
     """Check what a collection reads and writes, before anything is changed or started.
-
-    Returns:
-        The rows to roll out.
 
     Raises:
         CollectError, RunFileError: something is missing or in the way.
@@ -37,11 +34,10 @@ def check_files(options: CollectOptions) -> Dataset:
         if any("\ud800" <= letter <= "\udfff" for letter in str(path)):  # bytes that Python could not decode
             raise CollectError(f"{str(path)!a}: the name of the file is not UTF-8, so it cannot be kept with the run")
     try:
-        dataset = Dataset(options.input, of_a_list=options.rows_of_a_list)
+        read = [file.resolve() for file in options.dataset.files]
     except (DatasetError, HubError) as error:
         raise CollectError(str(error)) from None
     files = RunFiles(options.output)
-    read = [file.resolve() for file in dataset.files]
     if options.output.resolve() in read:
         raise CollectError(f"input and output are the same file: {options.output}")
     if any(file.resolve() in read for file in files.all()):
@@ -56,7 +52,6 @@ def check_files(options: CollectOptions) -> Dataset:
         raise CollectError(f"{shared} belongs to a run with another output than {options.output}: choose another name")
     if not options.overwrite and files.read_manifest() is None and files.output.exists():
         raise refusal(options, f"{files.manifest.name} is not beside it")
-    return dataset
 
 
 def check_changes(manifest: Manifest, options: CollectOptions) -> tuple[list[str], list[Change]]:
@@ -91,7 +86,7 @@ def _config_changes(manifest: Manifest, options: CollectOptions) -> tuple[list[C
     raise refusal(options, reason)
 
 
-def check_rows(manifest: Manifest, dataset: Dataset, options: CollectOptions, resized: Sequence[Change]) -> None:
+def check_rows(manifest: Manifest, options: CollectOptions, resized: Sequence[Change]) -> None:
     """Check that a run keeps rows in an input that has changed, before a cluster is started for it.
 
     Raises:
@@ -99,13 +94,13 @@ def check_rows(manifest: Manifest, dataset: Dataset, options: CollectOptions, re
         RunFileError: the materialised rows cannot be read.
     """
     files = RunFiles(options.output)
-    if not files.materialised.exists() or manifest.input_digest == dataset.digest():
+    if not files.materialised.exists() or manifest.input_digest == options.dataset.digest():
         return
-    with EarlierRows() as known, UsableRows(dataset, options, known=known) as rows:
+    with EarlierRows() as known, UsableRows(options, known=known) as rows:
         add_rows(known, files)
         for _ in rows:
             pass
-        check_kept(known, dataset, options, resized)
+        check_kept(known, options, resized)
 
 
 def add_rows(known: EarlierRows, files: RunFiles) -> None:
@@ -114,7 +109,7 @@ def add_rows(known: EarlierRows, files: RunFiles) -> None:
         known.add(row.task_index, row.rollout_index, digest_without_task(row.json))
 
 
-def check_kept(known: EarlierRows, dataset: Dataset, options: CollectOptions, resized: Sequence[Change]) -> None:
+def check_kept(known: EarlierRows, options: CollectOptions, resized: Sequence[Change]) -> None:
     """Check that a run whose rows changed keeps some of them, and that no setting asks for fewer rollouts.
 
     Raises:
@@ -123,7 +118,7 @@ def check_kept(known: EarlierRows, dataset: Dataset, options: CollectOptions, re
     if known.num_missing and (smaller := [change for change in resized if _is_smaller(change)]):
         raise refusal(options, *smaller)
     if known.num_missing and not known.num_tasks()[1]:
-        raise refusal(options, f"none of its rows is in {dataset.name}")
+        raise refusal(options, f"none of its rows is in {options.dataset.name}")
 
 
 def _is_smaller(change: Change) -> bool:
@@ -136,13 +131,13 @@ def _is_smaller(change: Change) -> bool:
     return True
 
 
-def check_rows_are_usable(dataset: Dataset, options: CollectOptions) -> None:
+def check_rows_are_usable(options: CollectOptions) -> None:
     """Check, before a cluster is started for them, that some of the rows can be used, or all if they are strict.
 
     Raises:
         CollectError, RowError, JsonlError: as `UsableRows`.
     """
-    with UsableRows(dataset, options) as rows:
+    with UsableRows(options) as rows:
         for _ in rows:
             if not options.strict_rows:
                 return

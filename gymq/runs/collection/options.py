@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
+from gymq.data.datasets import Dataset
 from gymq.data.materialise import MaterialiseOptions
 from gymq.data.run_changes import RecordedInstance
 from gymq.defaults import DEFAULT_WINDOW, TokenForm
@@ -62,6 +64,15 @@ class CollectOptions:
     token_ids: TokenForm = "full"  # in the files
     rows_of_a_list: bool = False  # the input has the rows of a list in Python
     wording: Wording = ON_COMMAND_LINE
+
+    @cached_property
+    def dataset(self) -> Dataset:
+        """The rows to roll out, found once: of the Hub, that asks it and compares checksums.
+
+        Raises:
+            DatasetError, HubError: as `Dataset`.
+        """
+        return Dataset(self.input, of_a_list=self.rows_of_a_list)
 
     def given(self) -> dict[str, Any]:
         """Return the options that describe the run, without those at their default of None."""

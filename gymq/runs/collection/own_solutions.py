@@ -13,7 +13,6 @@ from gymq.data.rows import AGENT_REF, PARAMS, TASK_INDEX, agent_name
 from gymq.data.run_files import RunFiles
 from gymq.data.solutions import SOLUTION, is_played, read_solution
 from gymq.render import counted
-from gymq.runs.collection.input_checks import check_files
 from gymq.runs.collection.options import CollectOptions
 from gymq.runs.collection.preflight import RowTypes
 from gymq.runs.collection.usable_rows import UsableRows
@@ -64,11 +63,10 @@ def _placed(options: CollectOptions, problems: dict[int, str]) -> Iterator[tuple
     """Yield problems of tasks with file and line of their rows, which are read again for that."""
     if not problems:
         return
-    dataset = check_files(options)
-    with UsableRows(dataset, options) as rows:
+    with UsableRows(options) as rows:
         for row in rows:
             if (problem := problems.pop(row.task_index, None)) is not None:
-                yield dataset.place(row.line_number), problem
+                yield options.dataset.place(row.line_number), problem
 
 
 def shown_unsolved(sentences: list[str]) -> str:

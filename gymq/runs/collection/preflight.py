@@ -38,13 +38,13 @@ def check_paths(options: CollectOptions) -> None:
     try:
         files = RunFiles(options.output)
         with files.locked():
-            dataset = check_files(options)
+            check_files(options)
             manifest = files.read_manifest()
             if manifest is None or options.overwrite:
-                check_rows_are_usable(dataset, options)
+                check_rows_are_usable(options)
             else:
                 _, resized = check_changes(manifest, options)
-                check_rows(manifest, dataset, options, resized)
+                check_rows(manifest, options, resized)
     except OSError as error:
         raise CollectError(f"{error.filename or options.output}: {error.strerror}") from None
 

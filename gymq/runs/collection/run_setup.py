@@ -70,7 +70,7 @@ class RunSetup:
 
     async def _manifest(self) -> Manifest:
         options = self._options
-        self._dataset = check_files(options)
+        check_files(options)
         earlier = self._files.read_manifest()
         if earlier is None or options.overwrite:
             return await self._begin(earlier)
@@ -92,7 +92,7 @@ class RunSetup:
             older_rewards=earlier.older_rewards | older,
             score_with=options.score_with,
             input=str(options.input),
-            input_digest=await asyncio.to_thread(self._dataset.digest),
+            input_digest=await asyncio.to_thread(self._options.dataset.digest),
             settings=options.settings(),
             config=options.config,
             config_digest=options.config_digest,
@@ -134,7 +134,7 @@ class RunSetup:
             EarlierRows() as known,
         ):
             made = await asyncio.to_thread(self._make_known, rows, refused, known)
-            check_kept(known, self._dataset, self._options, resized)
+            check_kept(known, self._options, resized)
             await self._check_agents(made.agents)
             if known.num_missing or known.num_moved:
                 return await self._begin_again(manifest, made, NewRows(rows, refused), known)
@@ -222,7 +222,7 @@ class RunSetup:
         manifest = Manifest(
             run=f"{_token_of(files.output)}-{secrets.token_hex(4)}",
             input=str(options.input),
-            input_digest=self._dataset.digest(),
+            input_digest=self._options.dataset.digest(),
             settings=options.settings(),
             config_digest=options.config_digest,
             config=options.config,
@@ -247,7 +247,7 @@ class RunSetup:
             def refuse(problem: str) -> None:
                 refused.write(refused_row(problem) + b"\n")
 
-            rows = stack.enter_context(UsableRows(self._dataset, self._options, known=known, on_problem=refuse))
+            rows = stack.enter_context(UsableRows(self._options, known=known, on_problem=refuse))
             for row in rows:
                 file.write(row.json + b"\n")
             rows.check()

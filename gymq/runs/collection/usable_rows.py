@@ -29,7 +29,6 @@ class UsableRows:
 
     def __init__(
         self,
-        dataset: Dataset,
         options: CollectOptions,
         *,
         known: EarlierRows | None = None,
@@ -44,8 +43,7 @@ class UsableRows:
         self.problems = RowProblems()
         self.agents: dict[str, str] = {}
         self.num_rollouts = 0
-        self.name = dataset.name
-        self._dataset = dataset
+        self._dataset = options.dataset
         self._options = options
         self._known = known
         self._on_problem = on_problem
@@ -90,7 +88,7 @@ class UsableRows:
         if self.problems.count and (self._options.strict_rows or not self.num_rollouts):
             raise RowError(self.problems.report(self._materialisation.num_lines))
         if not self.num_rollouts:
-            raise CollectError(f"{self.name} has no rows")
+            raise CollectError(f"{self._dataset.name} has no rows")
 
     def _refuse(self, line_number: int, problem: str) -> None:
         place = self._dataset.place(line_number)
