@@ -32,6 +32,8 @@ class ModelRequest:
     rollout: str  # for logs
     timeout_s: float  # seconds left for the answer
     memory: ModelMemory = field(default_factory=ModelMemory, compare=False)
+    # The model adds what it samples the reply with, see `gymq.protocol.sampling`; it is stored with the tokens.
+    sampling: dict[str, Any] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True)

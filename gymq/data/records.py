@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from gymq.data.routed_experts import read_experts
 from gymq.errors import GymqError
-from gymq.protocol.tokens import VERSIONS_FIELD, CallTokens, ContinuedPrompt
+from gymq.protocol.tokens import SAMPLING_FIELD, VERSIONS_FIELD, CallTokens, ContinuedPrompt
 from gymq.responses.items import incomplete_reason
 from gymq.responses.tokens import ROUTED_EXPERTS
 
@@ -45,6 +45,7 @@ class Record:
             those of its last call only. Empty if there are none, or not for each call.
         policy_versions: one for each token, of the policy that sampled it; None elsewhere, and where it is not known.
             Empty if the model has no versions.
+        sampling: what each generation was sampled with (`gymq.protocol.sampling`), empty where it was not recorded.
     """
 
     token_ids: list[int]
@@ -56,6 +57,7 @@ class Record:
     finish: str | None = None
     routed_experts: list[Any] = field(default_factory=list)
     policy_versions: list[str | None] = field(default_factory=list)
+    sampling: list[dict[str, Any]] = field(default_factory=list)
 
     @classmethod
     def of(cls, result: Mapping[str, Any]) -> Record:
@@ -69,6 +71,7 @@ class Record:
         spans: list[Span] = []
         stretches: list[Stretch] = []
         routed_experts: list[Any] = []
+        sampling: list[dict[str, Any]] = []
         before: CallTokens | None = None
         for item in result["response"]["output"]:
             generation = item.get("generation_token_ids")
@@ -85,13 +88,21 @@ class Record:
             token_ids += generation
             stretches += item.get(VERSIONS_FIELD) or [(None, len(generation))]
             routed_experts.append(item.get(ROUTED_EXPERTS))
+            sampling.append(item.get(SAMPLING_FIELD) or {})
         if not spans:
             raise NotTrainable("no item of the response has token ids")
         if None in routed_experts:
             routed_experts.clear()
         versions = _versions(spans, stretches)
-        fields = _of_rollout(result)
-        return cls(token_ids, spans, log_probs, **fields, routed_experts=routed_experts, policy_versions=versions)
+        return cls(
+            token_ids,
+            spans,
+            log_probs,
+            **_of_rollout(result),
+            routed_experts=routed_experts,
+            policy_versions=versions,
+            sampling=sampling,
+        )
 
     @classmethod
     def branches_of(cls, result: Mapping[str, Any]) -> list[Record]:
@@ -118,6 +129,7 @@ class Record:
                     **_of_rollout(result),
                     routed_experts=[] if branch["routed_experts"] is None else [branch["routed_experts"]],
                     policy_versions=_versions(spans, branch.get("policy_versions") or ()),
+                    sampling=branch["sampling"],
                 )
             )
         return records

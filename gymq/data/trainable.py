@@ -17,6 +17,7 @@ from gymq.protocol.messages import FailureClass
 from gymq.protocol.tokens import (
     GENERATION_FIELD,
     PROMPT_FIELD,
+    SAMPLING_FIELD,
     TOKEN_FIELDS,
     VERSIONS_FIELD,
     CallTokens,
@@ -49,6 +50,7 @@ class Branch:
     log_probs: array[float]  # of the sampled tokens
     routed_experts: Any = None  # of the last call
     policy_versions: list[Any] = field(default_factory=list)  # that sampled them, as in `VERSIONS_FIELD`
+    sampling: list[dict[str, Any]] = field(default_factory=list)  # of each call, as in `SAMPLING_FIELD`
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,7 @@ def _branch(calls: Sequence[Item]) -> Branch:
         branch.token_ids.extend(array("i", call["generation_token_ids"]))
         branch.generated.append((start, len(branch.token_ids)))
         branch.log_probs.extend(array("d", call["generation_log_probs"]))
+        branch.sampling.append(call.get(SAMPLING_FIELD) or {})
         branch.policy_versions.extend(call.get(VERSIONS_FIELD) or [(None, len(call["generation_token_ids"]))])
     if not any(version for version, _ in branch.policy_versions):
         branch.policy_versions.clear()

@@ -14,13 +14,17 @@ from gymq.data.jsonl import parse_object
 from gymq.data.rows import FAILURE_CLASS, with_result
 from gymq.data.trainable import Trainable, one_chain
 from gymq.protocol.messages import Failure, FailureClass, Outcome, VerifiedRollout
-from gymq.protocol.tokens import TOKEN_FIELDS, ContinuedPrompt, to_json
+from gymq.protocol.sampling import mismatch
+from gymq.protocol.tokens import SAMPLING_FIELD, TOKEN_FIELDS, ContinuedPrompt, to_json
 from gymq.responses.items import is_truncated
 
 Untrainable = Literal["error", "empty", "allow"]
 
 NO_TOKEN_IDS = "no_token_ids"
-"""The failure class of a rollout that cannot be trained on."""
+"""The failure class of a rollout without tokens to train on."""
+
+NOT_TRAINABLE = "not_trainable"
+"""The failure class of a rollout whose tokens would be trained on with the wrong log probs."""
 
 # If these do not fit the reward, trainers raise or drop the result.
 _FROM_VERIFIER = (FAILURE_CLASS, "reward_components")
@@ -103,6 +107,8 @@ def _result(outcome: VerifiedRollout, on_untrainable: Untrainable) -> dict[str, 
     trainable = one_chain(outcome.response["output"])
     if not trainable.num_calls:
         _check_untrainable(outcome, on_untrainable)
+    if on_untrainable != "allow":
+        _check_log_probs(outcome)
     fields = with_result(_of_row(outcome), {**outcome.response, "output": trainable.output}, outcome)
     return _labelled(fields, outcome, trainable, masked=_is_masked(fields))
 
@@ -161,6 +167,18 @@ def _check_untrainable(outcome: VerifiedRollout, on_untrainable: Untrainable) ->
             "or ask with on_untrainable `allow` if the result is not for training"
         )
         raise _failed(outcome, NO_TOKEN_IDS, text, status=422, stage="model")
+
+
+def _check_log_probs(outcome: VerifiedRollout) -> None:
+    """Refuse a rollout whose log probs are not those of the distribution that was sampled."""
+    for item in outcome.response["output"]:
+        ignored = mismatch(item.get(SAMPLING_FIELD) or {})
+        if ignored is not None:
+            text = (
+                f"sampled with {ignored}, but the log probs are those of the model at temperature 1: start the engine "
+                "with --logprobs-mode processed_logprobs (vLLM), or sample without these settings"
+            )
+            raise _failed(outcome, NOT_TRAINABLE, text, status=422, stage="model")
 
 
 def _says_anything(output: list[dict[str, Any]]) -> bool:

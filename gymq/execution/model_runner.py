@@ -195,6 +195,7 @@ class ModelRunner:
                     tokens.pack(response)
             after = self.model.policy_version
             versions = tokens.label(response, [version] if version == after else [version, after])
+            tokens.note_sampling(response, model_request.sampling)
         except Exception as error:
             text = f"invalid response from model {self.model.name}: {error}"
             raise RolloutError(FailureClass.MODEL_FAILED, text) from error

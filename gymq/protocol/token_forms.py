@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from gymq.defaults import TokenForm
-from gymq.protocol.tokens import PROMPT_FIELD, TOKEN_FIELDS, VERSIONS_FIELD, ContinuedPrompt, link
+from gymq.protocol.tokens import PROMPT_FIELD, SAMPLING_FIELD, TOKEN_FIELDS, VERSIONS_FIELD, ContinuedPrompt, link
 
 PREFIX_LENGTH_FIELD = "prompt_prefix_length"
 SUFFIX_FIELD = "prompt_suffix_token_ids"
@@ -81,7 +81,7 @@ def _chained(item: Item) -> Item:
 def _without(item: Item) -> Item:
     if not any(name in item for name in TOKEN_FIELDS):
         return item
-    return {name: value for name, value in item.items() if name not in (*TOKEN_FIELDS, VERSIONS_FIELD)}
+    return {name: value for name, value in item.items() if name not in (*TOKEN_FIELDS, VERSIONS_FIELD, SAMPLING_FIELD)}
 
 
 def _continued(item: Mapping[str, Any]) -> Any:

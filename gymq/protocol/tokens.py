@@ -24,6 +24,8 @@ LOG_PROB_FIELD = "generation_log_probs"
 TOKEN_FIELDS = (*ID_FIELDS, LOG_PROB_FIELD)
 VERSIONS_FIELD = "generation_policy_versions"
 """The policy versions that sampled the generated tokens: `[version, number of tokens]` pairs in order. Optional."""
+SAMPLING_FIELD = "generation_sampling"
+"""What the generated tokens were sampled with: see `gymq.protocol.sampling`. Optional."""
 
 _EXT_OF_TYPECODE = {"i": 1, "f": 2, "d": 3}
 _TYPECODE_OF_EXT = {code: typecode for typecode, code in _EXT_OF_TYPECODE.items()}
@@ -298,6 +300,13 @@ def label(response: dict[str, Any], versions: Sequence[str]) -> list[str]:
         elif num_tokens and any(versions):
             item[VERSIONS_FIELD] = [[versions[0] if len(versions) == 1 else None, num_tokens]]
     return list(dict.fromkeys(noted)) or list(versions)
+
+
+def note_sampling(response: dict[str, Any], sampling: Mapping[str, Any]) -> None:
+    """Set on each item with tokens what they were sampled with."""
+    for item in response.get("output") or ():
+        if sampling and item.get(GENERATION_FIELD):
+            item[SAMPLING_FIELD] = dict(sampling)
 
 
 def _checked_stretches(given: Any, num_tokens: int, where: str) -> list[str]:

@@ -7,7 +7,7 @@ import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from gymq.protocol.tokens import GENERATION_FIELD, LOG_PROB_FIELD, PROMPT_FIELD, VERSIONS_FIELD
+from gymq.protocol.tokens import SAMPLING_FIELD, TOKEN_FIELDS, VERSIONS_FIELD
 from gymq.responses.errors import Unsupported
 from gymq.responses.types import FunctionCall, FunctionCallOutput
 
@@ -27,7 +27,7 @@ _NOT_GENERATED = frozenset(
 )
 
 # Fields that the model does not read when the item is sent back to it.
-_NOT_READ = frozenset({"id", "status", PROMPT_FIELD, GENERATION_FIELD, LOG_PROB_FIELD, VERSIONS_FIELD})
+_NOT_READ = frozenset({"id", "status", *TOKEN_FIELDS, VERSIONS_FIELD, SAMPLING_FIELD})
 
 
 def is_message(item: Mapping[str, Any]) -> bool:

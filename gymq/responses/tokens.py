@@ -15,6 +15,7 @@ from gymq.protocol.tokens import (
     GENERATION_FIELD,
     LOG_PROB_FIELD,
     PROMPT_FIELD,
+    SAMPLING_FIELD,
     VERSIONS_FIELD,
     ContinuedPrompt,
 )
@@ -22,7 +23,7 @@ from gymq.responses.errors import InvalidRequest, checked
 
 ROUTED_EXPERTS = "routed_experts"
 """Routing of a mixture-of-experts model. Optional; opaque here."""
-OPTIONAL_TOKEN_FIELDS = (ROUTED_EXPERTS, VERSIONS_FIELD)
+OPTIONAL_TOKEN_FIELDS = (ROUTED_EXPERTS, VERSIONS_FIELD, SAMPLING_FIELD)
 
 _TYPES: dict[str, Any] = {PROMPT_FIELD: list[int], GENERATION_FIELD: list[int], LOG_PROB_FIELD: list[float]}
 

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from aiohttp import web
+from gymq.workers.models.vllm_model.tests.examined import is_examination, next_token
 
 Body = dict[str, Any]
 
@@ -49,6 +50,7 @@ class Engine:
         self.turn: Callable[[Body], Any] = lambda body: say("done")
         self.style = "message"  # how token ids are returned: message, inline or names
         self.drop_reasoning = False
+        self.log_probs = "processed"  # or "raw": what the log probs of a worker that examines the engine are of
         self.spoil: Callable[[Body], None] = lambda completion: None
         self.url = ""
         self._runner: web.AppRunner | None = None
@@ -69,6 +71,8 @@ class Engine:
 
     async def _complete(self, request: web.Request) -> web.Response:
         body = await request.json()
+        if is_examination(body):
+            return web.json_response(next_token(body, log_probs=self.log_probs))
         self.requests.append(body)
         try:
             message = self.turn(body)

@@ -270,6 +270,24 @@ async def test_a_failure_that_may_pass_is_tried_again_when_it_is_asked_for_again
     assert not group.failures
 
 
+@pytest.mark.parametrize(("temperature", "num_samples"), [(0.7, 0), (1.0, 1)])
+async def test_log_probs_of_another_distribution_than_the_sampled_one_are_not_trained_on(
+    training: TrainingRun, world: World, temperature: float, num_samples: int
+) -> None:
+    world.engine.log_probs = "raw"
+    rows = [world.row(params={"temperature": temperature}, _ng_task_index=0)]
+    (group,) = await collected(training.run_rollouts(rows))
+    assert len(group.samples) == num_samples
+    for failure in group.failures:
+        assert failure.failure_class == "not_trainable"
+        assert failure.message == (
+            "sampled with temperature 0.7, but the log probs are those of the model at temperature 1: start the engine "
+            "with --logprobs-mode processed_logprobs (vLLM), or sample without these settings"
+        )
+    (group,) = await collected(training.run_rollouts(rows, on_untrainable="allow"))
+    assert group.samples[0].record().sampling == [{"temperature": temperature, "log_probs": "raw"}]
+
+
 async def test_another_row_under_a_known_index_is_refused(
     training: TrainingRun, world: World, examples: Examples
 ) -> None:
@@ -412,7 +430,7 @@ async def test_examples_of_an_iterator_are_rolled_out(training: TrainingRun, exa
         (lambda rows: rows[1].update(_ng_task_index=0), "`_ng_task_index` 0 occurs twice"),
         (lambda rows: rows[1].update(_ng_task_index=-1), "examples:2: `_ng_task_index` is not a task index"),
         (lambda rows: rows[1].pop("agent_ref"), "examples:2: the row names no agent"),
-        (lambda rows: rows[1].pop("responses_create_params"), "examples:2: the row has no field"),
+        (lambda rows: rows[1].pop("responses_create_params"), "examples:2: the row has no prompt"),
         (lambda rows: rows[1].update(x=object()), "no JSON form"),
         (lambda rows: rows.append(3), "examples:3: expected an object"),
     ],

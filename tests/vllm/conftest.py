@@ -19,6 +19,7 @@ HERE = Path(__file__).parent
 TOGETHER = {
     "test_engine.py": "engine",
     "test_parallel.py": "engine",
+    "test_sampling.py": "engine",
     "test_weights.py": "engine",
     "test_ray.py": "Ray",
 }
@@ -36,12 +37,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")
-async def model() -> AsyncIterator[LocalVLLMModel]:
-    """One engine for all tests that leave it alive."""
+async def model(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[LocalVLLMModel]:
+    """One engine for all tests that leave it alive. Its checkpoint has sampling settings of its own, which are off."""
+    policy = Path(shutil.copytree(POLICY, tmp_path_factory.mktemp("policy") / "checkpoint"))
+    (policy / "generation_config.json").write_text('{"temperature": 0.6, "top_k": 3, "max_new_tokens": 2}')
     with pytest.MonkeyPatch.context() as patch:
         for name, value in ON_CPU.items():
             patch.setenv(name, value)
-        worker = LocalVLLMModel(options(), name="policy_model")
+        worker = LocalVLLMModel(options(model=str(policy)), name="policy_model")
         await worker.start()
         yield worker
         await worker.stop()

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from gymq.workers.models.local_vllm_model.backend import AskedHere
 from gymq.workers.models.local_vllm_model.checkpoint import UnusableWeights
+from gymq.workers.models.local_vllm_model.serve_args import sampler
 from gymq.workers.models.local_vllm_model.worker import LocalVLLMModel
 
 import gymq
@@ -98,7 +99,8 @@ async def test_what_new_weights_have_ended_is_asked_again(
             yield output
 
     monkeypatch.setattr(llm, "generate", first_is_ended)
-    answer = await AskedHere(engine, "policy_model", "").post(path, {"model": model.options.model, **body})
+    asked_here = AskedHere(engine, "policy_model", "", sampler(model.options))
+    answer = await asked_here.post(path, {"model": model.options.model, **body})
     assert num_generated == 2
     if "messages" in body:
         (choice,) = answer["choices"]

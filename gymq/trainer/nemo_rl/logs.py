@@ -19,6 +19,7 @@ import msgspec
 from gymq.data.failure_status import RowFailed
 from gymq.data.records import NotTrainable, Record, Span
 from gymq.data.routed_experts import NEMO_RL_TYPES, read_experts
+from gymq.data.trainer_results import NOT_TRAINABLE
 from gymq.protocol.tokens import TOKEN_FIELDS
 from gymq.responses.tokens import OPTIONAL_TOKEN_FIELDS, ROUTED_EXPERTS
 from gymq.trainer.groups import Batch, Row, SampleFailed, TrainerError
@@ -81,7 +82,7 @@ class MessageLogs:
             try:
                 log = self.of(group.samples[0].packed)
             except NotTrainable as error:
-                failed = failed or SampleFailed(0, "not_trainable", str(error), 422)
+                failed = failed or SampleFailed(0, NOT_TRAINABLE, str(error), 422)
                 continue
             num_given += 1
             times[f"{timer_prefix}/await_results"] += arrived - last

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import msgspec
 from gymq.workers.models.openai_model.endpoint import MAX_EXCERPT, Refused
 from gymq.workers.models.vllm_model.asked import ContextOverflow, Exchange, is_context_overflow, readable
+from gymq.workers.models.vllm_model.sampler import Sampler
 
 import gymq
 
@@ -54,6 +55,10 @@ class AskedHere:
     engine: AnyEngine
     engine_name: str
     session: str
+    known: Sampler
+
+    async def sampler(self) -> Sampler:
+        return self.known
 
     async def post(self, path: str, body: Mapping[str, Any], num_known: int = 0) -> dict[str, Any]:
         return await self._post(f"/v1{path}", body, num_known)
@@ -96,9 +101,10 @@ class AskedHere:
 class LocalBackend:
     """The one engine of this worker."""
 
-    def __init__(self, engine: AnyEngine, name: str) -> None:
+    def __init__(self, engine: AnyEngine, name: str, sampler: Sampler) -> None:
         self.engine = engine
         self._name = name
+        self._sampler = sampler
 
     async def start(self) -> None:
         await self.engine.start()
@@ -111,7 +117,7 @@ class LocalBackend:
     async def ask(self, session: str, timeout_s: float, exchange: Exchange) -> dict[str, Any]:
         try:
             async with asyncio.timeout(timeout_s):
-                return await readable(exchange, AskedHere(self.engine, self._name, session))
+                return await readable(exchange, AskedHere(self.engine, self._name, session, self._sampler))
         except TimeoutError:
             message = f"{self._name}: no answer within {timeout_s:.3g} s"
             raise gymq.RolloutError(gymq.FailureClass.DEADLINE_EXCEEDED, message) from None

@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from gymq.workers.models.local_vllm_model.options import LocalVLLMOptions
+from gymq.workers.models.vllm_model.sampler import FROM_CHECKPOINT, Sampler
+
+from gymq.protocol.sampling import PROCESSED, RAW
 
 PLUGIN = "gymq_engine_processes"
 """Name of the entry point that binds vLLM's processes to ours."""
@@ -17,6 +20,7 @@ OWNED = "GYMQ_OWNS_VLLM"
 SOCKETS = "VLLM_RPC_BASE_PATH"
 """Environment variable: folder for the sockets between vLLM's processes."""
 
+_NO_CONFIG = "vllm"  # as vLLM calls its own neutral defaults
 _WEIGHTS_EXTENSION = "gymq.workers.models.local_vllm_model.weight_extension.TakesWeights"
 
 
@@ -24,6 +28,9 @@ def arguments(options: LocalVLLMOptions) -> list[str]:
     """Return the arguments as one would write them after `vllm serve`."""
     given = {name.replace("-", "_"): value for name, value in options.vllm_serve_kwargs.items()}
     given.setdefault("worker_extension_cls", _WEIGHTS_EXTENSION)
+    if options.return_token_id_information:
+        given.setdefault("logprobs_mode", f"{PROCESSED}_logprobs")
+        given.setdefault("generation_config", _NO_CONFIG)
     if not options.show_vllm_engine_stats:
         given.setdefault("disable_log_stats", True)
     given.setdefault("disable_uvicorn_access_log", True)
@@ -35,6 +42,15 @@ def arguments(options: LocalVLLMOptions) -> list[str]:
             given.setdefault("distributed_executor_backend", "ray")
     given["model"] = given["served_model_name"] = options.model
     return [part for name, value in given.items() for part in _argument(name, value)]
+
+
+def sampler(options: LocalVLLMOptions) -> Sampler:
+    """Return how an engine with these arguments samples."""
+    given = {name.replace("-", "_"): value for name, value in options.vllm_serve_kwargs.items()}
+    mode = str(given.get("logprobs_mode", f"{PROCESSED}_logprobs"))
+    log_probs = {f"{PROCESSED}_logprobs": PROCESSED, f"{RAW}_logprobs": RAW}.get(mode)
+    own_defaults = given.get("generation_config", _NO_CONFIG) == _NO_CONFIG
+    return Sampler(log_probs, {}, FROM_CHECKPOINT if own_defaults else {})
 
 
 def _argument(name: str, value: Any) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from gymq.workers.models.local_vllm_model.backend import AnyEngine, LocalBackend
 from gymq.workers.models.local_vllm_model.options import LocalVLLMOptions
-from gymq.workers.models.local_vllm_model.serve_args import SOCKETS, arguments, environment
+from gymq.workers.models.local_vllm_model.serve_args import SOCKETS, arguments, environment, sampler
 from gymq.workers.models.vllm_model.asked import Backend
 from gymq.workers.models.vllm_model.worker import VLLMModel
 
@@ -49,7 +49,9 @@ class LocalVLLMModel(VLLMModel):
             self._sockets.cleanup()
 
     def backend(self) -> Backend:
-        return super().backend() if self._engine is None else LocalBackend(self._engine, self.name)
+        if self._engine is None:
+            return super().backend()
+        return LocalBackend(self._engine, self.name, sampler(self.options))
 
     def load(self) -> gymq.ModelLoad | None:
         return None if self._engine is None else self._engine.load()

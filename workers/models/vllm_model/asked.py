@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from gymq.workers.models.openai_model.endpoint import Refused
 from gymq.workers.models.openai_model.endpoint_model import failed
 from gymq.workers.models.vllm_model.reply import UnexpectedReasoning
+from gymq.workers.models.vllm_model.sampler import Sampler
 
 import gymq
 from gymq.responses import InvalidReply
@@ -49,6 +50,9 @@ class Asked(Protocol):
             Refused: the engine will not do it.
             RolloutError: no answer.
         """
+
+    async def sampler(self) -> Sampler:
+        """Return how the engine samples; errors as in `post`."""
 
     async def tokenize(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """The answer of the engine's own `/tokenize`; errors as in `post`."""

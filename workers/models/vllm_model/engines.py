@@ -15,12 +15,15 @@ from gymq.workers.models.openai_model.endpoint_model import failed
 from gymq.workers.models.openai_model.retry import UNREACHABLE, Trouble
 from gymq.workers.models.vllm_model.asked import ContextOverflow, Exchange, is_context_overflow, readable
 from gymq.workers.models.vllm_model.completion_body import decode_completion
+from gymq.workers.models.vllm_model.examination import examine
 from gymq.workers.models.vllm_model.options import VLLMOptions
 from gymq.workers.models.vllm_model.ring import Ring
+from gymq.workers.models.vllm_model.sampler import Sampler
 
 import gymq
 
 _API = "/v1"
+_SHORT = 4096  # bytes of a reply that takes no time to decode as a whole
 
 
 class Unreachable(gymq.RolloutError):
@@ -42,6 +45,24 @@ class Engine(Endpoint):
             max_concurrent_requests=options.request_limit,
         )
         self.api = _API if base_url.endswith(_API) else ""
+        self._options = options
+        self._sampler: Sampler | None = None
+        self._examining = asyncio.Lock()
+
+    async def sampler(self, timeout_s: float) -> Sampler:
+        """Return how this engine samples; the first call asks it.
+
+        Raises:
+            RolloutError: it does not answer.
+        """
+        async with self._examining:
+            if self._sampler is None:
+
+                async def post(path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+                    return await self.post(self.api + path, body, timeout_s)
+
+                self._sampler = await examine(post, self._options, self.base_url)
+            return self._sampler
 
     async def post(self, path: str, body: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
         """Return the engine's answer.
@@ -60,7 +81,7 @@ class Engine(Endpoint):
             raise
 
     def _decoded(self, url: str, body: bytes) -> Any:
-        if url.endswith("/chat/completions"):
+        if len(body) > _SHORT and url.endswith("/chat/completions"):
             with contextlib.suppress(msgspec.ValidationError):  # readers of the whole say better what is wrong
                 return decode_completion(body)
         return super()._decoded(url, body)
@@ -98,6 +119,10 @@ class AskedOverHTTP:
         except ContextOverflow as overflow:
             # The engine has answered this very prompt, so the conversation is not too long.
             raise failed(str(overflow), retryable=True) from None
+
+    async def sampler(self) -> Sampler:
+        """Return how the engine samples; errors as in `Engine.post`."""
+        return await self.engine.sampler(self._left_s())
 
     def excerpt(self, text: str) -> str:
         return self.engine.excerpt(text)

@@ -32,6 +32,7 @@ from gymq.workers.models.vllm_model.reply import check_completion, empty_complet
 from gymq.workers.models.vllm_model.sampled_tokens import read_tokenized, read_tokens, warn_of_other_prompt
 
 import gymq
+from gymq.protocol.sampling import mismatch, recorded
 from gymq.responses import (
     InvalidReply,
     InvalidRequest,
@@ -41,6 +42,7 @@ from gymq.responses import (
     validate_params,
     validate_response,
 )
+from gymq.responses.errors import warn_once
 
 AnswerOf = Callable[[dict[str, Any]], dict[str, Any]]  # from a chat completion to the answer in the caller's dialect
 
@@ -180,21 +182,29 @@ class VLLMModel(EndpointModel):
             return answer_of(empty_completion(options.model, "content_filter"))
 
         async def exchange(asked: Asked) -> dict[str, Any]:
+            sampler = await asked.sampler() if options.return_token_id_information else None
+            filled = body if sampler is None else {**sampler.sent, **body}
             try:
                 if options.use_completions_api:
-                    completion, sent = await self._continue(asked, body, prompt)
+                    completion, sent = await self._continue(asked, filled, prompt)
                 else:
-                    completion, sent = await asked.post("/chat/completions", body, num_known), body
+                    completion, sent = await asked.post("/chat/completions", filled, num_known), filled
             except ContextOverflow:
                 return answer_of(empty_completion(options.model, "length"))
             check_completion(completion)
             put_reasoning_into_text(completion, uses_reasoning_parser=options.uses_reasoning_parser)
-            if options.return_token_id_information:
+            if sampler is not None:
                 tokens = read_tokens(completion)
                 if tokens.prompt_token_ids is None:
                     tokens.prompt_token_ids = await _prompt_ids(asked, sent)
                     if not has_media(body["messages"]):  # an image is one token for `/tokenize`
                         warn_of_other_prompt(completion, len(tokens.prompt_token_ids))
+                request.sampling.update(recorded({**sampler.implied, **_given(body)}, sampler.log_probs))
+                if mismatch(request.sampling):
+                    warn_once(
+                        f"the log probs of {asked.engine_name} are those of temperature 1, whatever it samples with: "
+                        "start it with --logprobs-mode processed_logprobs"
+                    )
                 tokens.put_on(completion)
                 check_completion(completion, token_ids=True)
             return answer_of(completion)
@@ -252,6 +262,14 @@ class VLLMModel(EndpointModel):
             split_reasoning=options.uses_reasoning_parser,
             token_ids=options.return_token_id_information,
         )
+
+
+def _given(body: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields that have a value, the length under one name."""
+    given = {name: value for name, value in body.items() if value is not None}
+    if "max_completion_tokens" in given:
+        given["max_tokens"] = given["max_completion_tokens"]
+    return given
 
 
 def _hash_of_settings(chat: dict[str, Any]) -> int:

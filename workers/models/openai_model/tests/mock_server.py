@@ -52,11 +52,15 @@ def error(status: str, message: str, code: str | None = None, **headers: str) ->
 
 
 class MockServer:
-    """Gives `answers` in order, the last one again and again; or asks `reply` for each answer."""
+    """Gives `answers` in order, the last one again and again; or asks `reply` for each answer.
+
+    `aside` answers what the script is not about, by None for other requests; those are not in `asked`.
+    """
 
     def __init__(self) -> None:
         self.answers: list[Answer] = []
         self.reply: Callable[[Asked], Awaitable[Answer]] = self._next
+        self.aside: Callable[[dict[str, Any]], dict[str, Any] | None] = lambda body: None
         self.asked: list[Asked] = []
         self.in_flight = 0
         self.most_in_flight = 0
@@ -84,6 +88,9 @@ class MockServer:
         try:
             while True:
                 asked = await _read(reader)
+                if (reply := self.aside(asked.body)) is not None:
+                    writer.write(as_json(reply).encoded())
+                    continue
                 self.asked.append(asked)
                 answer = await self._answer(asked, reader)
                 if answer is None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from gymq.workers.models.openai_model.tests.mock_server import MockServer, starting
+from gymq.workers.models.vllm_model.tests.examined import is_examination, next_token
 from gymq.workers.models.vllm_model.worker import VLLMModel
 
 import gymq
@@ -18,6 +19,7 @@ Start = Callable[..., Awaitable[VLLMModel]]
 @pytest.fixture
 async def start(server: MockServer) -> AsyncIterator[Start]:
     """Starts workers that ask the server unless options name another, and stops them."""
+    server.aside = lambda body: next_token(body) if is_examination(body) else None
     async with starting(
         VLLMModel,
         base_url=server.url,
