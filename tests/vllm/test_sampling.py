@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import math
 from typing import Any
 
@@ -52,9 +53,9 @@ def recomputed(prompt: list[int], generated: list[int], *, temperature: float, t
 async def test_log_probs_are_of_the_sampled_distribution(
     model: LocalVLLMModel, params: dict[str, Any], extra: dict[str, Any]
 ) -> None:
-    metadata = {"metadata": {"extra_body": f'{{"top_k": {extra["top_k"]}}}'}} if extra else {}
+    given: dict[str, Any] = {**params, "metadata": {"extra_body": json.dumps(extra)}}
     for _ in range(8):
-        request = asked(QUESTION, max_output_tokens=24, **params, **metadata)
+        request = asked(QUESTION, max_output_tokens=24, **given)
         item = (await model.respond(request))["output"][-1]
         expected = recomputed(
             list(item["prompt_token_ids"]),

@@ -7,6 +7,13 @@ import { count, decimals, percent } from "./format.js";
 
 const GRADES = [[0.9, "sure"], [0.5, "likely"], [0.1, "unlikely"], [0, "odd"]];
 
+// The settings of the model call, as `gymq.protocol.sampling` records them.
+function sampledWith(sampling) {
+  if (!sampling) return null;
+  const words = Object.entries(sampling).map(([name, value]) => `${name.replaceAll("_", " ")} ${typeof value === "object" ? JSON.stringify(value) : value}`);
+  return `sampled with ${words.join(", ")}`;
+}
+
 export async function tokenView(view, position, signal) {
   const found = await get(["rollouts", view.run, view.task_index, view.rollout_index, "tokens", position], null, signal);
   const box = el("div", { class: found.texts ? "ids as-text" : "ids" });
@@ -22,6 +29,7 @@ export async function tokenView(view, position, signal) {
   });
   const notes = [found.ids.length < found.num_tokens ? `the first ${count(found.ids.length)} of ${count(found.num_tokens)}` : null,
     found.log_probs ? null : "without log probs",
+    sampledWith(view.items[position].generation_sampling),
     written.length ? `policy version ${versionWords(written)}` : view.policy_versions?.length ? `policy version ${view.policy_versions.join(", ")}` : null].filter(Boolean);
   return el("div", null,
     found.log_probs ? el("div", { class: "legend" }, "chance: ", GRADES.map(([least, grade], at) => el("span", { class: "entry" },
