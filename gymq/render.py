@@ -102,6 +102,11 @@ def shown_classes(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {name}" for name, count in sorted(counts.items(), key=lambda item: -item[1]))
 
 
+def shown_decimal(value: float | None) -> str:
+    """Return a number with three decimals, so that a column lines up; a tiny one with its exponent; `-` for none."""
+    return shown_number(value, ".1e" if value and abs(value) < 0.001 else ",.3f")
+
+
 def shown_number(value: float | None, form: str = ".3f") -> str:
     """Return a number in a format of `format`; `-` for an unknown number."""
     return "-" if value is None else f"{value:{form}}"

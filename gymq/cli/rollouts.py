@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -12,6 +13,8 @@ from gymq.cli.shared.parameters import OptionalIndex, StreamsUrl
 
 
 def rollouts(
+    file: Path | None = None,
+    /,
     *,
     run: str | None = None,
     task: OptionalIndex = None,
@@ -23,9 +26,10 @@ def rollouts(
 ) -> int:
     """List the runs, list the rollouts of a run, or show one rollout in full.
 
-    Reads from the cluster running in this folder or at --nats, otherwise from the store in this folder.
+    Reads FILE, or the cluster running in this folder or at --nats, otherwise the store in this folder.
 
     Args:
+        file: rollouts to read, of each kind that `gymq view` reads.
         run: the run whose rollouts to list; without it the runs are listed.
         task: only rollouts of this task (its index in the data set).
         rollout: with --task: show this rollout in full, from the prompt to the verdict.
@@ -37,10 +41,12 @@ def rollouts(
 
     from gymq.cli.actions.rollouts import DEFAULT_LIMIT, show_rollouts
 
-    if run is None and (task is not None or rollout is not None or failed):
-        raise UsageError("--task, --rollout and --failed need --run; `gymq rollouts` alone lists the runs")
+    if file is not None and (run is not None or nats is not None):
+        raise UsageError("FILE is read in place of a stored run: leave out --run and --nats")
+    if file is None and run is None and (task is not None or rollout is not None or failed):
+        raise UsageError("--task, --rollout and --failed need --run or FILE; `gymq rollouts` alone lists the runs")
     if rollout is not None and task is None:
         raise UsageError("--rollout needs --task: rollouts are numbered within a task")
     if limit is None:
         limit = 0 if json else DEFAULT_LIMIT
-    return asyncio.run(show_rollouts(run, task, rollout, failed, limit, nats, json))
+    return asyncio.run(show_rollouts(file, run, task, rollout, failed, limit, nats, json))

@@ -35,10 +35,47 @@ def test_it_lists_every_rollout_of_a_run(gymq, cluster):
     assert sorted(answers) == ["A"] * 4 + ["B"] * 4
 
 
-def test_the_failed_ones_come_with_their_whole_message(gymq, cluster):
+def places_in(listed):
+    """The task and the rollout of each line of a listing."""
+    return [tuple(map(int, line.split()[:2])) for line in listed.splitlines() if line[:5].strip().isdigit()]
+
+
+PLACES = [(task, rollout) for task in range(3) for rollout in range(4)]
+
+
+@pytest.mark.parametrize(("options", "number"), [([], 12), (["--limit", 7], 7), (["--limit", 0], 12)])
+def test_rollouts_are_listed_by_task_and_rollout(gymq, cluster, options, number):
+    assert places_in(gymq("rollouts", "--run", cluster.run, *options).out) == PLACES[:number]
+
+
+def test_the_failed_ones_are_counted_by_their_whole_message(gymq, cluster):
     called = gymq("rollouts", "--run", cluster.run, "--failed")
-    assert called.out.count("the judge is asleep") == 4
-    assert called.out.count("judge_failed  verify") == 4
+    (line,) = [line for line in called.out.splitlines() if "the judge is asleep" in line]
+    assert line.split()[:5] == ["4", "2", "0", "judge_failed", "verify"]
+
+
+def test_rewards_are_listed_with_three_decimals(gymq, cluster):
+    lines = gymq("rollouts", "--run", cluster.run).out.splitlines()
+    assert {line.split()[3] for line in lines if line[:5].strip().isdigit()} == {"1.000", "0.000", "-"}
+
+
+def test_a_file_is_listed_as_a_stored_run_is(gymq, cluster, here):
+    assert places_in(gymq("rollouts", cluster.file()).out) == PLACES
+    assert "the judge is asleep" in gymq("rollouts", cluster.file(), "--failed").out
+    shown = gymq("rollouts", cluster.file(), "--task", 0, "--rollout", 1).out
+    assert f"{cluster.run} task 0 rollout 1" in shown
+    assert "extracted_answer  B" in shown
+    records = gymq("rollouts", cluster.file(), "--task", 1, "--json").out.splitlines()
+    assert [json.loads(record)["rollout_index"] for record in records] == [0, 1, 2, 3]
+    assert not (here / ".gymq").exists()
+
+
+def test_a_file_and_a_run_are_not_listed_together(gymq, cluster):
+    refused = gymq("rollouts", cluster.file(), "--run", cluster.run)
+    assert (refused.status, refused.err) == (
+        2,
+        "gymq: FILE is read in place of a stored run: leave out --run and --nats\n",
+    )
 
 
 def test_a_task_can_be_picked(gymq, cluster):

@@ -314,10 +314,10 @@ def test_nothing_is_left_of_a_file_when_the_terminal_is_closed(tmp_path: Path, m
     ours = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, by programs that are started too
     try:
         with viewing(tmp_path, "one.jsonl", ended_by=signal.SIGHUP):
-            assert len(list(tmp_path.glob("gymq-view-*"))) == 1
+            assert len(list(tmp_path.glob("gymq-files-*"))) == 1
     finally:
         signal.signal(signal.SIGHUP, ours)
-    assert list(tmp_path.glob("gymq-view-*")) == []
+    assert list(tmp_path.glob("gymq-files-*")) == []
 
 
 @pytest.mark.parametrize(

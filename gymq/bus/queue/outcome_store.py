@@ -138,6 +138,10 @@ class OutcomeStore:
             if outcome is not None:
                 yield sequence, outcome
 
+    async def subjects(self, run: str) -> list[str]:
+        """Return the subjects on which a run has outcomes."""
+        return list(await self._js.count_by_subject(streams.ROLLOUTS, subjects.rollouts_of_run(run)))
+
     async def read_all(self, *, after: int) -> AsyncIterator[tuple[int, Outcome | None]]:
         """Yield the outcomes of all runs beyond a stream sequence, with their sequences, up to now.
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
-import tempfile
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -12,15 +10,14 @@ from pathlib import Path
 from gymq.bridge.token_texts import TokenTexts
 from gymq.bridge.viewer import Viewer
 from gymq.bridge.web.export import ViewerExport
-from gymq.bus import Bus, streams
+from gymq.bus import Bus
 from gymq.cli.actions.followed_store import NAME, FollowedStore, profiled
 from gymq.cli.shared.cluster import LOGS, connected, require_run, stored_server
 from gymq.cli.shared.errors import UsageError
+from gymq.cli.shared.imported_files import imported
 from gymq.cli.shared.interrupts import until_interrupted
-from gymq.cli.shared.rollout_import import import_rollouts
 from gymq.cluster import logs
-from gymq.cluster.server import EmbeddedServer
-from gymq.render import counted, printable
+from gymq.render import counted
 
 
 async def run_viewer(
@@ -88,22 +85,11 @@ def _clear(folder: Path) -> None:
 
 @asynccontextmanager
 async def _imported(files: Sequence[Path]) -> AsyncIterator[Bus]:
-    """Open a temporary store that holds the rollouts of files, each as a run, while the block runs."""
-    with tempfile.TemporaryDirectory(prefix="gymq-view-") as folder:
-        async with (
-            EmbeddedServer(Path(folder) / "jetstream") as server,
-            connected(server.url, name=NAME) as bus,
-        ):
-            await streams.ensure(bus.js, [])
-            taken: set[str] = set()
-            for file in files:
-                found = await import_rollouts(bus, file, taken)
-                taken.add(found.run)
-                print(f"{counted(found.num_rollouts, 'rollout')} of {file}", flush=True)
-                for problem in found.problems:
-                    print(f"gymq: warning: {printable(problem)}", file=sys.stderr)
-            async with profiled(bus):
-                yield bus
+    """Open a temporary store with the rollouts of files and their statistics, while the block runs."""
+    async with imported(files, name=NAME) as (bus, runs), profiled(bus):
+        for file, found in zip(files, runs, strict=True):
+            print(f"{counted(found.num_rollouts, 'rollout')} of {file}", flush=True)
+        yield bus
 
 
 async def _follow(host: str, port: int | None, token_texts: TokenTexts | None) -> None:
