@@ -116,7 +116,7 @@ def test_a_changed_verifier_changes_rewards_and_nothing_else(gymq, cluster, leni
     )  # fmt: skip
     assert called.status == 0
     assert "8 of 8 rollouts verified again, 4 rewards changed" in called.out
-    assert "0.5000 before, 0.7500 now" in called.out
+    assert "0.500 before, 0.750 now" in called.out
     before, now = read_lines(cluster.file()), read_lines(here / "new.jsonl")
     assert [row["_ng_rollout_index"] for row in now] == [row["_ng_rollout_index"] for row in before]
     for old, new in zip(before, now, strict=True):

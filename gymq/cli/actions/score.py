@@ -21,7 +21,7 @@ from gymq.config import Config
 from gymq.data.run_files import RunFiles
 from gymq.execution.model_runner import BusModels
 from gymq.failures import JudgeFailed
-from gymq.render import counted, first_words, listing, listing_console
+from gymq.render import counted, first_words, listing, listing_console, shown_decimal
 from gymq.resources import ModelCaller
 from gymq.runs.local_verifiers import Verifiers
 from gymq.runs.score import ScoreOptions, ScoreSummary
@@ -110,7 +110,8 @@ def report(summary: ScoreSummary, options: ScoreOptions, *, as_json: bool) -> No
     print(f"{verified}, {counted(summary.changed, 'reward')} changed")
     before, now = _means(summary)
     if before is not None and now is not None:
-        print(f"mean reward of the {summary.compared:,} that had one: {before:.4f} before, {now:.4f} now")
+        means = f"{shown_decimal(before)} before, {shown_decimal(now)} now"
+        print(f"mean reward of the {summary.compared:,} that had one: {means}")
     if summary.new:
         print(f"{summary.new:,} had no reward before and have one now")
     if summary.kept:
@@ -118,7 +119,7 @@ def report(summary: ScoreSummary, options: ScoreOptions, *, as_json: bool) -> No
     if changes:
         table = listing("changed rewards", "before", "now", "rollouts", numbers=("before", "now", "rollouts"))
         for (old, new), count in changes[:MOST_CHANGES]:
-            table.add_row(f"{old:g}", f"{new:g}", f"{count:,}")
+            table.add_row(shown_decimal(old), shown_decimal(new), f"{count:,}")
         if len(changes) > MOST_CHANGES:
             table.caption = f"and {len(changes) - MOST_CHANGES:,} other changes"
         listing_console().print(table)

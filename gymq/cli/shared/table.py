@@ -6,7 +6,16 @@ from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
-from gymq.render import Listing, listing, printable, shown_count, shown_environments, shown_number, shown_time
+from gymq.render import (
+    Listing,
+    listing,
+    printable,
+    shown_count,
+    shown_decimal,
+    shown_environments,
+    shown_number,
+    shown_time,
+)
 from gymq.runs.stored_runs import RunProgress
 from gymq.stats.intervals import Estimate
 from gymq.stats.running import AgentSnapshot, ProfileSnapshot
@@ -98,7 +107,7 @@ def field_table(name: str, agent: AgentSnapshot) -> Listing:
     table = listing(f"numbers of {name} over all rollouts", "field", *numbers, numbers=numbers, caption=caption)
     for field, stats in agent.fields.items():
         cells = (stats.mean, stats.std, stats.min, stats.median, stats.max)
-        table.add_row(printable(field), f"{stats.count:,}", *(shown_number(value, ",.6g") for value in cells))
+        table.add_row(printable(field), f"{stats.count:,}", *map(shown_decimal, cells))
     return table
 
 
