@@ -286,6 +286,17 @@ async def test_pages_and_searches_of_rollouts(web: Web, run: str, page: Page) ->
     assert await page.value("document.querySelectorAll('.rollouts tbody tr').length") == 1
 
 
+async def test_what_a_search_finds_is_sorted_by_task(web: Web, run: str, page: Page) -> None:
+    await web.announce(run)
+    await web.store(*(rollout(run, *of, text="answer") for of in ((10, 1), (2, 0), (10, 0), (1, 0))))
+    await page.open(f"{web.url}#/run/{run}?text=answer")
+    await page.shows("4 found among 4")
+    shown = await page.value(
+        "[...document.querySelectorAll('.rollouts tbody tr')].map((row) => row.children[0].innerText)"
+    )
+    assert [text.split()[0::2] for text in shown] == [["1", "0"], ["2", "0"], ["10", "0"], ["10", "1"]], shown
+
+
 async def test_two_runs_are_compared_agent_by_agent(web: Web, run: str, page: Page) -> None:
     for name, reward in ((run, 0.0), (f"{run}x", 1.0)):
         await web.announce(name)

@@ -70,7 +70,7 @@ class Table {
 
   add(rows) {
     this.offer([...new Set([...this.details, ...rows.flatMap((row) => Object.keys(row.details))])].sort());
-    this.set([...this.rows, ...rows]);
+    this.set([...this.rows, ...rows].sort((one, other) => one.task_index - other.task_index || one.rollout_index - other.rollout_index));
   }
 
   draw() {
