@@ -89,7 +89,7 @@ RETRIES: dict[FailureClass, Retries] = {
     # A new session, and all the turns in it again. The rollouts that lost theirs together would make the same calls at
     # the same time again, next to the one that killed the worker; so they start over at quite different times.
     FailureClass.SESSION_LOST: Retries(
-        rollout=Retry(tries=4, first_pause_s=1.0, longest_pause_s=10.0, growth=4.0, jitter=1.0)
+        rollout=Retry(tries=5, first_pause_s=1.0, longest_pause_s=10.0, growth=4.0, jitter=1.0)
     ),
     # The call did not run. A worker that is started again is back within the budget of the call; an agent waits on, a
     # model takes minutes to load. Only time ends that: the number of tries is out of reach.
@@ -99,8 +99,9 @@ RETRIES: dict[FailureClass, Retries] = {
         rollout=_ROLLOUT,
     ),
     # The call may have run. Model calls and seeds may run twice; a session answers a repeated call from memory. What
-    # loses four workers, the last while it ran there alone (`gymq.bus.rpc.quarantine`), is what kills them.
-    FailureClass.WORKER_LOST: Retries(call=Retry(tries=4, first_pause_s=0.05, longest_pause_s=2.0), rollout=_LATER),
+    # loses three or four workers, the last while it ran there alone, is what kills them: the next try is refused, with
+    # the reason (`gymq.bus.rpc.quarantine`).
+    FailureClass.WORKER_LOST: Retries(call=Retry(tries=5, first_pause_s=0.05, longest_pause_s=2.0), rollout=_LATER),
     # Room comes with time, so again only time ends it.
     FailureClass.SATURATED: Retries(
         call=Retry(tries=10_000, first_pause_s=0.05, longest_pause_s=2.0), rollout=_ROLLOUT
@@ -204,11 +205,12 @@ def innermost_of_author(stack: Iterable[Place]) -> Place | None:
         stack: the innermost place first.
     """
     called = list(itertools.takewhile(lambda place: not _is_gymq(place.file), stack))
-    of_files = [place for place in called if not place.file.startswith("<")]
-    own = [place for place in of_files if place.file.startswith(_SHIPPED) or not _is_installed(place.file)]
+    own = [place for place in called if not _is_installed(place.file) and not place.file.startswith("<frozen ")]
+    shipped = [place for place in called if place.file.startswith(_SHIPPED)]
+    in_files = [place for place in own if not place.file.startswith("<")]  # not a string that is executed
     # An author whose code is itself an installed package.
-    packages = [place for place in of_files if place.file.startswith(_SITE)]
-    return next(iter(own or packages), None)
+    packages = [place for place in called if place.file.startswith(_SITE)]
+    return next(iter(in_files or shipped or own or packages), None)
 
 
 def _is_gymq(file: str) -> bool:

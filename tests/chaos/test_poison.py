@@ -62,9 +62,9 @@ CASES = {
     "agent": (Failure, FailureClass.REDELIVERED_TOO_OFTEN),
     "model": (Failure, FailureClass.WORKER_LOST),
     "verifier": (Unresolved, FailureClass.WORKER_LOST),
-    "tool, replayable": (Failure, FailureClass.SESSION_LOST),
-    "tool": (Failure, FailureClass.SESSION_LOST),
-    "verifier of a session": (Failure, FailureClass.SESSION_LOST),
+    "tool, replayable": (Failure, FailureClass.WORKER_LOST),
+    "tool": (Failure, FailureClass.WORKER_LOST),
+    "verifier of a session": (Failure, FailureClass.WORKER_LOST),
 }
 
 
@@ -83,4 +83,6 @@ async def test_it_ends_as_a_failure_that_another_start_may_try_again(
     poison = outcomes[case][-1]
     assert isinstance(poison, Failure | Unresolved)
     assert (type(poison), poison.failure_class) == CASES[case]
+    if poison.failure_class is FailureClass.WORKER_LOST:
+        assert "its process ended" in poison.message
     assert poison.retryable
