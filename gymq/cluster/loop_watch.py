@@ -15,9 +15,13 @@ import asyncio
 import contextlib
 import faulthandler
 import linecache
+import os
 import re
+import shutil
 import signal
 import socket
+import subprocess
+import threading
 import time
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -87,6 +91,35 @@ class LoopWatch:
             self._known.add(function)
             self._resumed()
             raise LoopBlocked(blocked(place, seconds + BEAT_S))
+
+
+@contextlib.contextmanager
+def watching_this_process() -> Iterator[None]:
+    """Watch the running loop of a process that no process of gymq has started; a shell sends the signal.
+
+    A loop outside of the main thread, which alone handles signals, is not watched, nor is one whose program has its own
+    use for the signal.
+    """
+    in_main_thread = threading.current_thread() is threading.main_thread()
+    shell = shutil.which("sh")
+    if shell is None or not in_main_thread or signal.getsignal(SIGNAL) is not signal.SIG_DFL:
+        yield
+        return
+    send = f"kill -{SIGNAL.name.removeprefix('SIG')} {os.getpid()}"
+    script = f'while read -r line; do case $line in "{_TICK.decode()}"*) {send};; esac; done'
+    written, read = socket.socketpair()
+    with written, read, subprocess.Popen([shell, "-c", script], stdin=read.fileno()) as process:
+        read.close()
+        watch = LoopWatch(written)
+        watch.start()
+        try:
+            yield
+        finally:
+            watch.stop()
+            signal.signal(SIGNAL, signal.SIG_IGN)  # a last one may be on its way
+            written.close()
+            process.wait()
+            signal.signal(SIGNAL, signal.SIG_DFL)
 
 
 class TickReader:

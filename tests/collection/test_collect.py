@@ -149,6 +149,35 @@ def test_rollouts_hold_the_tools_that_the_model_was_offered(found):
         assert (tool["name"], tool["description"]) == ("look_up", "Look a capital up.")
 
 
+def test_a_verifier_that_blocks_the_loop_of_the_program_fails_with_its_place(tmp_path):
+    *_, printed = run(
+        """
+import re
+
+import gymq
+
+
+class Row(gymq.Row):
+    blocks: bool
+
+
+class Blocking(gymq.Resources[Row]):
+    async def verify(self, request):
+        if request.row.blocks:
+            re.match(r"(a+)+$", "a" * 60 + "b")
+        return 1.0
+
+
+rows = [{"prompt": str(number), "blocks": number == 1} for number in range(3)]
+result = gymq.collect(Blocking, rows, model=lambda params: "x", progress=False)
+print(len(list(result.rollouts)), [failure.message for failure in result.failures])
+""",
+        tmp_path,
+    )
+    assert printed.startswith("2 ['Blocking: verify blocked the event loop of its process for ")
+    assert f"at {tmp_path / 'program.py'}:14: re.match(" in printed
+
+
 def test_a_data_frame_has_plain_columns_and_a_line_for_each_rollout(found):
     first = ["task", "rollout", "prompt", "reply", "expected", "reward", "failure", "failure_message"]
     assert found["columns"][:8] == first

@@ -8,7 +8,7 @@ import inspect
 import logging
 import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from numbers import Integral
 from pathlib import Path
 from typing import Any, ParamSpec
@@ -19,6 +19,7 @@ from gymq.authoring import Worker, first_problem
 from gymq.bus import Bus
 from gymq.bus.loop_thread import LoopThread, end_task
 from gymq.cluster.launch import Child, Cluster, WorkerProcess
+from gymq.cluster.loop_watch import watching_this_process
 from gymq.cluster.server import StoreInUseError
 from gymq.cluster.worker_process import InstanceHost, ProcessSpec
 from gymq.config import fingerprint, record_instances
@@ -56,6 +57,7 @@ class HostedHere:
         self.serves = False
         self._made = made
         self._host: InstanceHost | None = None
+        self._stack = ExitStack()
 
     async def start(self) -> None:
         """Start the workers.
@@ -65,11 +67,14 @@ class HostedHere:
         """
         self._host = InstanceHost(self.spec, self._made)
         await self._host.start()
+        if self.spec.role == "resources":
+            self._stack.enter_context(watching_this_process())
         self.serves = True
 
     async def stop(self) -> None:
         """Finish what is in flight, and close the connection."""
         self.serves = False
+        self._stack.close()
         if self._host is not None:
             await self._host.drain()
 
