@@ -141,6 +141,13 @@ async def test_a_rollout_function_gives_a_sample_for_each_prompt(world: World, r
     assert len(world.engine.requests) == 9
 
 
+async def test_a_row_may_be_short(world: World, run: str) -> None:
+    row = world.row("say a")
+    row |= {"prompt": row.pop("responses_create_params")["input"]}
+    (given,) = await roll_out(world, run, [row], [row["prompt"]] * 2)
+    assert given["env_reward"] == [1.0, 1.0]
+
+
 async def test_a_group_that_is_split_over_processes_is_as_large_as_its_part(world: World, run: str) -> None:
     rows = [world.row("say a"), world.row("say b")]
     prompts = [prompt_of(rows[0])] * 3 + [prompt_of(rows[1])]

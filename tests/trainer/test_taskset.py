@@ -136,6 +136,9 @@ def test_what_is_missing_or_no_row_is_named(tmp_path: Path) -> None:
 
     rows = tmp_path / "rows.jsonl"
     rows.write_text(json.dumps(row(0, 1)) + '\n{"responses_create_params": {}}\n')
+    (tmp_path / "rows.csv").write_text("start\n3\n")
+    with pytest.raises(RowError, match=r"rows.csv:1: the row has no prompt: its fields are start"):
+        load(rows=tmp_path / "rows.csv", environment=COUNTER)
     with pytest.raises(TrainerError, match=r"the taskset needs `environment`: --env\.taskset\.environment"):
         load(rows=rows)
     with pytest.raises(RowError, match=r"rows.jsonl:2: responses_create_params: Object missing required field `input`"):
