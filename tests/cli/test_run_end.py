@@ -156,11 +156,17 @@ def test_after_a_change_of_the_verifier_the_command_that_verifies_again_is_named
 
     (here / "letters.py").write_text(LETTERS.replace("RESULT", "0.5"))
     run = str(RunFiles(here / "x.jsonl").read_run())
-    for command in (["profile", "x.jsonl"], ["profile", "--run", run], ["rollouts", "--run", run], collect):
+    for command in (
+        ["profile", "x.jsonl"],
+        ["profile", "--run", run],
+        ["rollouts", "x.jsonl"],
+        ["rollouts", "--run", run],
+        collect,
+    ):
         said = called(*command).stderr
         assert "gymq: 2 rewards are older than letters.py; to verify them again: gymq score " in said
     assert called(*score_command(said)).returncode == 0
-    for command in (["profile", "x.jsonl"], ["rollouts", "--run", run], collect):
+    for command in (["profile", "x.jsonl"], ["rollouts", "x.jsonl"], ["rollouts", "--run", run], collect):
         assert "older than" not in called(*command).stderr
 
 

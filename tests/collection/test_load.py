@@ -49,6 +49,22 @@ def test_a_rollout_without_anything_to_show_is_shown(tmp_path):
     assert run._repr_html_()
 
 
+def test_a_failed_run_looks_failed(stored):
+    *kept, last = stored.read_text().splitlines()
+    stored.write_text("".join(f"{line}\n" for line in kept))
+    failure = {"_ng_failure_class": "verifier_failed", "agent_ref": {"name": "a"}}
+    lost = {name: value for name, value in json.loads(last).items() if name not in ("reward", "response")}
+    stored.with_name("rollouts_failures.jsonl").write_text(json.dumps({**lost, **failure}) + "\n")
+    run = gymq.load(stored)
+    assert run.statistics is not None
+    assert run.reward is not None
+    assert run.statistics.num_failed == 1
+    assert run.statistics.lower_bound == pytest.approx(0.5)
+    assert run.reward.value > 0.5
+    for part in ("5 of 6 rollouts", "with the failed ones as 0", "0.500"):
+        assert part in run._repr_html_()
+
+
 def test_a_file_that_is_not_there_is_an_error(tmp_path):
     with pytest.raises(FileNotFoundError, match="file not found; give the rollouts file"):
         gymq.load(tmp_path / "none.jsonl")

@@ -195,7 +195,7 @@ def _print_failures(collection: Collection, joined: str) -> None:
     print_prose(f"All of them are in {collection.files.failures}{again}.", sys.stderr)
     manifest = collection.files.read_manifest()
     if manifest is not None and any(group.failure_class in WITHOUT_VERDICT for group in collection.failed):
-        print("Those without a verdict are verified without the model, once the verifier is right, by", file=sys.stderr)
+        print_prose("When the verifier is right, this verifies them without asking the model:", sys.stderr)
         print(f"  {score_command(collection.files.failures, manifest)}", file=sys.stderr)
 
 

@@ -62,7 +62,7 @@ async def show_rollouts(
                 await require_run(bus, run)
                 where = f"run {run}" if task is None else f"task {task} of run {run}"
                 print(f"{where} has no {'failed rollouts' if failed else 'rollouts yet'}", file=sys.stderr)
-            for sentence in older_rewards_here(run):
+            for sentence in older_rewards_here(run) if file is None else ():
                 say(sentence)
     return 0
 

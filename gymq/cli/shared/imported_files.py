@@ -12,14 +12,16 @@ from gymq.bus import Bus, streams
 from gymq.cli.shared.cluster import connected
 from gymq.cli.shared.rollout_import import Imported, import_rollouts
 from gymq.cluster.server import EmbeddedServer
-from gymq.render import printable
+from gymq.data.run_files import RunFiles
+from gymq.render import printable, say
+from gymq.runs.older_rewards import older_rewards
 
 
 @asynccontextmanager
 async def imported(files: Sequence[Path], *, name: str) -> AsyncIterator[tuple[Bus, list[Imported]]]:
     """Open a temporary store that holds the rollouts of files, each as a run, while the block runs.
 
-    Lines that are not rollouts are named on standard error.
+    Lines that are not rollouts, and verifiers that changed since, are named on standard error.
 
     Args:
         name: of the connection: the command.
@@ -33,4 +35,6 @@ async def imported(files: Sequence[Path], *, name: str) -> AsyncIterator[tuple[B
                 runs.append(found)
                 for problem in found.problems:
                     print(f"gymq: warning: {printable(problem)}", file=sys.stderr)
+                for sentence in older_rewards(RunFiles(file)):
+                    say(sentence)
             yield bus, runs

@@ -120,7 +120,12 @@ class RunResult:
 
     def _repr_html_(self) -> str:
         """Return tables for a notebook. Text of models and rows is never interpreted as markup."""
+        statistics = self.statistics
         figures = [("mean reward", _shown(self.reward))]
+        if statistics is not None and statistics.failures:
+            figures.append(("of", f"{statistics.rollouts} of {statistics.rollouts + statistics.num_failed} rollouts"))
+        if statistics is not None and statistics.lower_bound is not None:
+            figures.append(("with the failed ones as 0", f"{statistics.lower_bound:.3f}"))
         figures += [(f"pass@{k}", _shown(estimate, "%")) for k, estimate in self.pass_at_k.items()]
         parts = [f"<p><b>{escape(str(self.path))}</b></p>", _table(["", "value"], figures)]
         if self.failures:
