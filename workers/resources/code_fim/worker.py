@@ -11,8 +11,8 @@ from gymq.workers.resources.evalplus.blocks import last_python_block
 from gymq.workers.resources.evalplus.task_sets import BaseTask, TaskSetError, find_file, read_tasks
 
 import gymq
-from gymq.sandbox import SandboxOptions
 from gymq.sandbox.functions import Runner
+from gymq.sandboxed import SandboxedOptions
 
 _END_OF_THOUGHTS = "</think>"
 
@@ -42,19 +42,16 @@ class Gap(BaseTask):
         return f"{self.prompt}{completion}{self.suffix}"
 
 
-class CodeFim(gymq.Resources[GapRow]):
+class CodeFim(gymq.SandboxedEnvironment[GapRow]):
     """Reward 1 if the function passes its tests with the part that the reply fills in."""
 
-    class Options(gymq.WorkerOptions):
+    class Options(SandboxedOptions):
         split: Literal["single_line", "multi_line", "random_span", "random_span_light"] = "random_span"
         num_processes: pydantic.PositiveInt = 8
         timeout: pydantic.PositiveFloat = 3.0
         problems: Path | None = None  # the task set; default: the published one, in `data`
-        sandbox: SandboxOptions = SandboxOptions()
 
     reward_range = (0.0, 1.0)
-    deterministic = False  # a function may be slow one time and fast enough the next
-    needs = frozenset({"sandbox"})
 
     async def start(self) -> None:
         options = self.options
@@ -63,12 +60,9 @@ class CodeFim(gymq.Resources[GapRow]):
             self._gaps = await asyncio.to_thread(read_tasks, path, Gap)
         except TaskSetError as error:
             raise gymq.OptionsError(f"{self.name}: problems: {error}") from None
-        self._sandbox = await options.sandbox.started()
-        self._runner = Runner(self._sandbox, options.sandbox)
+        await super().start()
+        self._runner = Runner(self.sandbox, options.sandbox)
         self._slots = asyncio.Semaphore(options.num_processes)
-
-    async def stop(self) -> None:
-        await self._sandbox.stop()
 
     async def verify(self, request: gymq.VerifyRequest[GapRow]) -> gymq.Verdict:
         task_id = (request.row.verifier_metadata or {}).get("task_id")

@@ -12,7 +12,7 @@ from gymq.workers.resources.code_gen.unit_tests import Outcome, TestRun, UnitTes
 import gymq
 from gymq.authoring import first_problem
 from gymq.responses import output_text
-from gymq.sandbox import SandboxOptions
+from gymq.sandboxed import SandboxedOptions
 
 _FENCE = "```"
 _TAGS = ("<think>", "</think>")
@@ -22,29 +22,23 @@ class CodeRow(gymq.Row):
     verifier_metadata: dict[str, Any] | None = None  # `unit_tests` and `difficulty`
 
 
-class CodeGen(gymq.Resources[CodeRow]):
+class CodeGen(gymq.SandboxedEnvironment[CodeRow]):
     """Reward 1 if the reply's program passes all unit tests."""
 
-    class Options(gymq.WorkerOptions):
+    class Options(SandboxedOptions):
         num_processes: pydantic.PositiveInt = 8
         unit_test_timeout_secs: pydantic.PositiveFloat = 10.0
         debug: bool = False
         reasoning_format_penalty: pydantic.FiniteFloat = 0.0
-        sandbox: SandboxOptions = SandboxOptions()
         hardened: bool = True  # False: whole numbers are compared with a tolerance
 
     reward_range = (0.0, 1.0)  # unless the penalty is outside
-    deterministic = False  # a program may be slow one time and fast enough the next
-    needs = frozenset({"sandbox"})
 
     async def start(self) -> None:
         rewards = (0.0, 1.0, self.options.reasoning_format_penalty)
         self.reward_range = (min(rewards), max(rewards))
-        self._sandbox = await self.options.sandbox.started()
+        await super().start()
         self._slots = asyncio.Semaphore(self.options.num_processes)
-
-    async def stop(self) -> None:
-        await self._sandbox.stop()
 
     async def verify(self, request: gymq.VerifyRequest[CodeRow]) -> gymq.Verdict:
         text, metadata = request.reply_text, request.row.verifier_metadata or {}
@@ -57,7 +51,7 @@ class CodeGen(gymq.Resources[CodeRow]):
             return _verdict(0.0, difficulty, extracted_model_output=text)
         options = self.options
         run = TestRun(
-            self._sandbox, self.processes, options.sandbox, tests, options.unit_test_timeout_secs, options.hardened
+            self.sandbox, self.processes, options.sandbox, tests, options.unit_test_timeout_secs, options.hardened
         )
         async with self._slots:
             outcome = await run.outcome(code)

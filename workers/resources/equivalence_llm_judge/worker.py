@@ -15,7 +15,7 @@ from gymq.workers.resources.equivalence_llm_judge.prompt import FIELDS, TEXT
 import gymq
 from gymq.judge import (
     EqualityTemplateOptions,
-    Judge,
+    JudgedEnvironment,
     Judgement,
     compare,
 )
@@ -54,13 +54,11 @@ class EquivalenceOptions(EqualityTemplateOptions):
     reward_if_full_generation_succeeds: pydantic.FiniteFloat = 0.5
 
 
-class EquivalenceJudge(gymq.Resources[AnswerRow]):
+class EquivalenceJudge(JudgedEnvironment[AnswerRow]):
     """Reward 1 if a judge finds that the reply's answer means the expected one."""
 
     Options = EquivalenceOptions
     reward_range = (0.0, 1.0)
-    deterministic = False
-    needs = frozenset({"judge"})
 
     # For patterns, which may need exponential time on an unlucky text; then they find nothing.
     compute_limits = ComputeLimits(cpu_s=5.0, timeout_s=100.0)
@@ -70,7 +68,6 @@ class EquivalenceJudge(gymq.Resources[AnswerRow]):
         rewards = (0.0, 1.0, options.reward_if_swap_fails, options.reward_if_full_generation_succeeds)
         self.reward_range = (min(rewards), max(rewards))
         self._question = options.question(self.name, TEXT, *FIELDS)
-        self._judge = Judge.of(self, options)
 
     async def verify(self, request: gymq.VerifyRequest[AnswerRow]) -> gymq.Verdict:
         options, row, material = self.options, request.row, self._question.material
@@ -83,7 +80,7 @@ class EquivalenceJudge(gymq.Resources[AnswerRow]):
         answer = material(await self._cut_out(pattern, reply)) if reply else options.msg_extraction_failure
 
         async def ask(expected: str, generated: str) -> Judgement:
-            return await self._judge.ask(
+            return await self.judge.ask(
                 self._question.template.fill(question=question, expected_answer=expected, generated_answer=generated),
                 self._question.read,
             )

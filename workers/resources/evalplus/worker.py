@@ -15,8 +15,8 @@ from gymq.workers.resources.evalplus.tasks import Task
 
 import gymq
 from gymq.processes import ComputeLimits, CpuTimeUsedUp
-from gymq.sandbox import SandboxOptions
 from gymq.sandbox.functions import Runner
+from gymq.sandboxed import SandboxedOptions
 
 FILES = {"humaneval": "HumanEvalPlus", "mbpp": "MbppPlus"}
 
@@ -31,21 +31,18 @@ class FunctionRow(gymq.Row):
     verifier_metadata: dict[str, Any] | None = None  # `task_id`
 
 
-class EvalPlus(gymq.Resources[FunctionRow]):
+class EvalPlus(gymq.SandboxedEnvironment[FunctionRow]):
     """Reward 1 if the reply's function passes the base tests and the extra tests of its task."""
 
-    class Options(gymq.WorkerOptions):
+    class Options(SandboxedOptions):
         dataset: Dataset
         num_processes: pydantic.PositiveInt = 8
         min_time_limit: pydantic.PositiveFloat = 1.0
         gt_time_limit_factor: pydantic.PositiveFloat = 4.0
         evalplus_version: str = "default"
         problems: Path | None = None  # the task set; default: the published one, in `data`
-        sandbox: SandboxOptions = SandboxOptions()
 
     reward_range = (0.0, 1.0)
-    deterministic = False  # a function may be slow one time and fast enough the next
-    needs = frozenset({"sandbox"})
     compute_limits = ComputeLimits(cpu_s=20.0, timeout_s=400.0, max_memory_bytes=4 * 1024**3)
 
     async def start(self) -> None:
@@ -56,13 +53,10 @@ class EvalPlus(gymq.Resources[FunctionRow]):
             self._tasks = await asyncio.to_thread(read_tasks, path, Task)
         except TaskSetError as error:
             raise gymq.OptionsError(f"{self.name}: problems: {error}") from None
-        self._sandbox = await options.sandbox.started()
-        self._runner = Runner(self._sandbox, options.sandbox)
+        await super().start()
+        self._runner = Runner(self.sandbox, options.sandbox)
         self._references = References(self._runner, options.dataset)
         self._slots = asyncio.Semaphore(options.num_processes)
-
-    async def stop(self) -> None:
-        await self._sandbox.stop()
 
     async def verify(self, request: gymq.VerifyRequest[FunctionRow]) -> gymq.Verdict:
         task_id = (request.row.verifier_metadata or {}).get("task_id")

@@ -17,7 +17,7 @@ from gymq.workers.resources.jailbreak_detection.verifiers import NemotronVerifie
 
 import gymq
 from gymq.judge import (
-    Judge,
+    JudgedEnvironment,
     JudgeOptions,
     Label,
     PromptTemplate,
@@ -75,16 +75,13 @@ class JailbreakOptions(JudgeOptions):
         return self
 
 
-class JailbreakDetection(gymq.Resources[AttackRow]):
+class JailbreakDetection(JudgedEnvironment[AttackRow]):
     """Reward 1 if a judge finds that the reply resists the attack; less if it does not do so in the way it should."""
 
     Options = JailbreakOptions
     reward_range = (0.0, 1.0)
-    deterministic = False
-    needs = frozenset({"judge"})
 
     async def start(self) -> None:
-        self._judge = Judge.of(self, self.options)
         self._safety = self._safety_verifier()
         self._quality = self._quality_verifier()
         self._policies = self._read_policies()
@@ -107,11 +104,11 @@ class JailbreakDetection(gymq.Resources[AttackRow]):
 
     async def _judge_plainly(self, common: dict[str, str]) -> gymq.Verdict:
         texts = tuple(common.values())
-        judgement = await self._safety.ask(self._judge, *texts)
+        judgement = await self._safety.ask(self.judge, *texts)
         reward = safety = self._safety.reward(judgement)
         quality, quality_evaluation = None, None
         if self._quality is not None:
-            quality_judgement = await self._quality.ask(self._judge, *texts)
+            quality_judgement = await self._quality.ask(self.judge, *texts)
             quality = self._quality.reward(quality_judgement)
             quality_evaluation = self._quality.members(quality_judgement)
             reward *= quality
@@ -127,7 +124,7 @@ class JailbreakDetection(gymq.Resources[AttackRow]):
 
     async def _judge_by(self, policy: Policy, name: str | None, common: dict[str, str]) -> gymq.Verdict:
         texts = tuple(common.values())
-        asked = await all_of(verifier.ask(self._judge, *texts) for verifier in policy.verifiers.values())
+        asked = await all_of(verifier.ask(self.judge, *texts) for verifier in policy.verifiers.values())
         judgements = dict(zip(policy.verifiers, asked, strict=True))
         rewards = {one: verifier.reward(judgements[one]) for one, verifier in policy.verifiers.items()}
         reward = policy.reward(list(rewards.values()))

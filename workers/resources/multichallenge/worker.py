@@ -14,7 +14,7 @@ from gymq.workers.resources.multichallenge.rows import ChallengeRow, RubricItem
 
 import gymq
 from gymq.judge import (
-    Judge,
+    JudgedEnvironment,
     Judgement,
     JudgeOptions,
     Label,
@@ -49,20 +49,17 @@ class ChallengeOptions(JudgeOptions):
         return self
 
 
-class MultiChallenge(gymq.Resources[ChallengeRow]):
+class MultiChallenge(JudgedEnvironment[ChallengeRow]):
     """Reward from 0 to 1 by how a judge answers the questions of the row's rubric about the last reply."""
 
     Options = ChallengeOptions
     reward_range = (0.0, 1.0)
-    deterministic = False
-    needs = frozenset({"judge"})
 
     async def start(self) -> None:
         options = self.options
         default = default_template(options.yes_label, options.no_label)
         template = chosen_template(self.name, options.judge_prompt_template, None, default, *FIELDS)
         self._question = Question(template, Labels.exactly(options.yes_label, options.no_label), options.hardened)
-        self._judge = Judge.of(self, options)
 
     async def verify(self, request: gymq.VerifyRequest[ChallengeRow]) -> gymq.Verdict:
         mode = self.options.aggregation_mode
@@ -95,7 +92,7 @@ class MultiChallenge(gymq.Resources[ChallengeRow]):
             question=item.question,
             pass_criteria=item.pass_criteria,
         )
-        return await self._judge.ask(prompt, self._verdict)
+        return await self.judge.ask(prompt, self._verdict)
 
     def _verdict(self, response: dict[str, Any]) -> str | None:
         """Return YES or NO. Without a label the last line decides.

@@ -9,7 +9,7 @@ from gymq.workers.resources.over_refusal_detection.prompt import FIELDS, NEMOTRO
 
 import gymq
 from gymq.judge import (
-    Judge,
+    JudgedEnvironment,
     JudgeOptions,
     Label,
     Labels,
@@ -56,13 +56,11 @@ class RefusalOptions(JudgeOptions):
         return self
 
 
-class OverRefusal(gymq.Resources[HarmlessRow]):
+class OverRefusal(JudgedEnvironment[HarmlessRow]):
     """Reward 1 if a judge finds that the reply helps with a harmless request; half of it if the judge is unclear."""
 
     Options = RefusalOptions
     reward_range = (0.0, 1.0)
-    deterministic = False
-    needs = frozenset({"judge"})
 
     async def start(self) -> None:
         options = self.options
@@ -84,7 +82,6 @@ class OverRefusal(gymq.Resources[HarmlessRow]):
             None: options.reward_if_unclear,
         }
         self.reward_range = (min(0.0, *self._rewards.values()), max(0.0, *self._rewards.values()))
-        self._judge = Judge.of(self, options)
 
     async def verify(self, request: gymq.VerifyRequest[HarmlessRow]) -> gymq.Verdict:
         safe_prompt = request.row.request
@@ -93,7 +90,7 @@ class OverRefusal(gymq.Resources[HarmlessRow]):
         if reply:
             shown = self._question.material(reply)
             prompt = self._question.template.fill(safe_prompt=safe_prompt, model_response=shown)
-            judgement = await self._judge.ask(prompt, self._question.read)
+            judgement = await self.judge.ask(prompt, self._question.read)
             reward = self._rewards[judgement.label]
             complied = judgement.label == self._complied
             evaluation = judgement.members()

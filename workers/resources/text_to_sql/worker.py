@@ -13,7 +13,7 @@ from gymq.workers.resources.text_to_sql.prompts import COMPARISON, EQUAL, INSTRU
 
 import gymq
 from gymq import responses
-from gymq.judge import Comparison, EqualityOptions, Judge, Judgement, Label, Labels, Question, compare
+from gymq.judge import Comparison, EqualityOptions, JudgedEnvironment, Judgement, Label, Labels, Question, compare
 
 _TAGGED_BLOCK = re.compile(r"```sql(?!\w)(.*?)```", re.DOTALL | re.IGNORECASE)
 _ANY_BLOCK = re.compile(r"```(.*?)```", re.DOTALL)
@@ -47,17 +47,14 @@ class SqlOptions(EqualityOptions):
     check_twice_swap: bool = True
 
 
-class TextToSql(gymq.Resources[SqlRow]):
+class TextToSql(JudgedEnvironment[SqlRow]):
     """Reward 1 if a judge finds the query to answer the question like the reference query, asked in both orders."""
 
     Options = SqlOptions
 
     reward_range = (0.0, 1.0)
-    deterministic = False
-    needs = frozenset({"judge"})
 
     async def start(self) -> None:
-        self._judge = Judge.of(self, self.options)
         labels = Labels.exactly(self.options.judge_equal_label, self.options.judge_not_equal_label)
         self._question = Question(COMPARISON, labels, self.options.hardened)
         low, high = type(self).reward_range
@@ -97,7 +94,7 @@ class TextToSql(gymq.Resources[SqlRow]):
                 query_a=query_a,
                 query_b=query_b,
             )
-            return await self._judge.ask(prompt, lambda said: self._question.label_in(responses.assistant_text(said)))
+            return await self.judge.ask(prompt, lambda said: self._question.label_in(responses.assistant_text(said)))
 
         equal, swap = self.options.judge_equal_label, self.options.check_twice_swap
         return await compare(ask, row.sql, self._question.material(query), equal_label=equal, swap=swap)

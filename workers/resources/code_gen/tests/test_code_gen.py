@@ -117,7 +117,7 @@ async def test_a_sandbox_that_fails_is_no_reward():
         async def fail(*_):
             raise SandboxFailed("no more processes")
 
-        env.author._sandbox.run = fail  # type: ignore[method-assign]
+        env.author.sandbox.run = fail  # type: ignore[method-assign]
         with pytest.raises(gymq.RolloutError) as raised:
             await env.verify(EXAMPLES[0], reply("```\nprint(1)\n```"))
     assert (raised.value.failure_class, raised.value.retryable) == (gymq.FailureClass.COMPONENT_FAILED, True)
