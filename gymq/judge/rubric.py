@@ -118,11 +118,13 @@ class Rubric:
         question = "\n\n".join(map(content_text, user_contents(request.row.responses_create_params)))
         groups = [[criterion] for criterion in self.criteria] if self._one_each else [self.criteria]
         asked = await all_of(self._ask(judge, question, request.reply_text, group) for group in groups)
-        found = {title: finding for findings in asked for title, finding in findings.items()}
+        found = {title: finding for findings, _ in asked for title, finding in findings.items()}
         if left_out := [criterion for criterion in self.criteria if criterion.title not in found]:
-            found |= await self._ask(judge, question, request.reply_text, left_out)
-        if silent := [criterion.title for criterion in self.criteria if criterion.title not in found]:
-            raise JudgeFailed(f"the judge gave no verdict on {', '.join(map(repr, silent))}, asked twice")
+            more, words = await self._ask(judge, question, request.reply_text, left_out)
+            found |= more
+            if silent := [criterion.title for criterion in left_out if criterion.title not in found]:
+                problem = f"the judge gave no verdict on {', '.join(map(repr, silent))}, asked twice"
+                raise JudgeFailed(f"{problem}; its last reply ends in {words[-200:]!r}")
         met = {criterion.title: found[criterion.title].met for criterion in self.criteria}
         reasons = {criterion.title: found[criterion.title].reason for criterion in self.criteria}
         return Verdict(self.reward(met), criteria=met, reasons=reasons)
@@ -140,8 +142,8 @@ class Rubric:
 
     async def _ask(
         self, judge: Judge, question: str, answer: str, criteria: Sequence[Criterion]
-    ) -> dict[str, _Finding]:
-        """Ask about some criteria; those without a label in the reply are not in the result."""
+    ) -> tuple[dict[str, _Finding], str]:
+        """Ask about some criteria. Return what was found, without those that have no label, and the judge's words."""
         numbers = range(1, len(criteria) + 1)
         prompt = _TEMPLATE.fill(
             question=_ANY_LABELS.material(question, _TEMPLATE),
@@ -151,7 +153,8 @@ class Rubric:
         )
         judgement = await judge.ask(prompt, lambda response: _summary(_findings(response, len(criteria))))
         found = _findings(judgement.response, len(criteria))
-        return {one.title: found[number] for number, one in zip(numbers, criteria, strict=True) if number in found}
+        findings = {one.title: found[number] for number, one in zip(numbers, criteria, strict=True) if number in found}
+        return findings, last_text(judgement.response)
 
 
 def _findings(response: Mapping[str, Any], num_criteria: int) -> dict[int, _Finding]:

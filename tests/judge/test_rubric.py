@@ -74,7 +74,10 @@ async def test_a_criterion_that_is_left_out_is_asked_about_once_more():
 
 
 async def test_a_criterion_that_is_left_out_twice_is_a_failure_and_no_reward():
-    with pytest.raises(gymq.JudgeFailed, match="no verdict on 'gives the products', asked twice"):
+    with pytest.raises(
+        gymq.JudgeFailed,
+        match=r"no verdict on 'gives the products', asked twice; its last reply ends in 'I cannot say\.'",
+    ):
         await grade(Judge("[[1: MET]] [[3: NOT MET]]", "I cannot say."))
 
 
