@@ -29,7 +29,8 @@ def complete_params(
 ) -> Fields:
     """Return the create parameters of a row with their `input`, and put them into the row.
 
-    The field that has the prompt remains a field of the row. A row whose parameters have an `input` stays as it is.
+    The field that has the prompt remains a field of the row. Parameters that have an `input` keep it. `SCRIPTS` are
+    moved into the metadata.
 
     Args:
         template: makes the prompt of each row, which must then have none.
@@ -41,28 +42,38 @@ def complete_params(
         PromptError: the template does not fit the row.
     """
     params = as_object(fields[PARAMS], PARAMS) if PARAMS in fields else {}
+    made = _made_input(fields, params, template, prompt_field, remedy)
+    scripts = {name: fields.pop(name) for name in SCRIPTS if name in fields}
+    given = {name: _script(value, name) for name, value in scripts.items() if value != NULL}
+    if given:
+        metadata = params.get("metadata", NULL)
+        params["metadata"] = ({} if metadata == NULL else as_object(metadata, f"{PARAMS}.metadata")) | given
+    if made is not None:
+        params["input"] = made
+    if given or made is not None:
+        fields[PARAMS] = params
+    return params
+
+
+def _made_input(
+    fields: Fields, params: Fields, template: RowPrompt | None, prompt_field: str | None, remedy: str
+) -> Any:
+    """Return the input of the request, made from other fields; None if the parameters stay as they are."""
     is_named = template is not None or prompt_field is not None
     if "input" in params and not (is_named and not msgspec.json.decode(params["input"])):
         if is_named:
             made_from = "template" if template is not None else "field"
             raise RowError(f"the row already has `{PARAMS}.input`, so no prompt {made_from} can be used")
-        return params
+        return None
     if template is not None:
-        params["input"] = template.messages(fields)
-    else:
-        name = _prompt_of(fields, PROMPTS if prompt_field is None else (prompt_field,))
-        if name is None and PARAMS in fields and not is_named:
-            return params  # as NeMo Gym has it; what the parameters need is checked with the row
-        if name is None:
-            missing = "prompt" if prompt_field is None else f"field {prompt_field!r}"
-            raise RowError(f"the row has no {missing}: its fields are {_listed(list(fields))}{remedy}")
-        params["input"] = _checked(fields[name], name)
-    scripts = {name: _script(fields.pop(name), name) for name in SCRIPTS if name in fields}
-    if scripts:
-        given = params.get("metadata", NULL)
-        params["metadata"] = ({} if given == NULL else as_object(given, f"{PARAMS}.metadata")) | scripts
-    fields[PARAMS] = params
-    return params
+        return template.messages(fields)
+    name = _prompt_of(fields, PROMPTS if prompt_field is None else (prompt_field,))
+    if name is not None:
+        return _checked(fields[name], name)
+    if PARAMS in fields and not is_named:
+        return None  # as NeMo Gym has it; what the parameters need is checked with the row
+    missing = "prompt" if prompt_field is None else f"field {prompt_field!r}"
+    raise RowError(f"the row has no {missing}: its fields are {_listed(list(fields))}{remedy}")
 
 
 def whole_row(line: bytes, prompt_field: str | None = None, remedy: str = "") -> bytes:

@@ -48,8 +48,14 @@ def test_another_field_can_be_named() -> None:
 
 
 def test_a_whole_row_stays_as_it_is() -> None:
-    row = {"responses_create_params": {"input": []}, "prompt": "p", "simulated_solution": 3}
+    row = {"responses_create_params": {"input": []}, "prompt": "p", "question": "q"}
     assert made(row) == row
+
+
+def test_a_whole_row_may_have_its_solution_as_a_field_too() -> None:
+    row = {"responses_create_params": {"input": "p"}, "simulated_solution": "a", "simulated_mistake": None}
+    metadata = {"simulated_solution": '[[{"text":"a"}]]'}
+    assert made(row) == {"responses_create_params": {"input": "p", "metadata": metadata}}
 
 
 def test_parameters_without_an_input_are_kept_beside_the_prompt() -> None:
