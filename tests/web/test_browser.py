@@ -497,6 +497,7 @@ async def test_a_search_inside_a_rollout_finds_what_is_folded(web: Web, run: str
     await web.store(rollout(run, 0, response=response))
     await page.open(f"{web.url}#/rollout/{run}/0/0")
     await page.until("document.querySelectorAll('.part-link').length > 3")
+    await page.press("/")
     search = "document.querySelector('.outline input')"
     await page.value(f"({search}.value = 'NEEDLE', {search}.dispatchEvent(new Event('input')))")
     await page.shows("1 found in 1 parts")
@@ -524,19 +525,91 @@ async def test_a_judges_prompt_and_words_are_shown_as_such(web: Web, run: str, p
     await page.shows("are they equal?")
 
 
-async def test_a_rollout_of_two_hundred_turns_builds_no_more_than_is_looked_at(web: Web, run: str, page: Page) -> None:
+def response_of_turns(number: int) -> dict[str, Any]:
+    """A reply of so many turns, each with a call, but the last."""
     items: list[Any] = []
-    for number in range(200):
-        first, last = reply(function_call("look", {"at": number}), f"**turn** {number} and a `word`")["output"]
-        items += [first, {"type": "function_call_output", "call_id": first["call_id"], "output": "x " * 500}, last]
-    await web.store(rollout(run, 0, response=reply("done") | {"output": items}))
+    for at in range(number - 1):
+        call = function_call("look", {"at": at})
+        items += [call, {"type": "function_call_output", "call_id": call["call_id"], "output": f"shelf {at} " * 100}]
+    return reply("done") | {"output": [*items, *reply("**all** seen")["output"]]}
+
+
+# The pairs of boxes in the window that lie over each other, and none of which is inside the other or sticks to the top.
+OVERLAPS = """(() => {
+  const nodes = [...document.querySelectorAll('.top, .outline .filters, .part-link, .card, .turn-group > summary')];
+  const seen = nodes.filter((node) => node.checkVisibility({ contentVisibilityAuto: true })).map((node) => {
+    let { left, top, right, bottom } = node.getBoundingClientRect();
+    const list = node.closest('.parts')?.getBoundingClientRect();
+    if (list) [top, bottom] = [Math.max(top, list.top), Math.min(bottom, list.bottom)];
+    return { node, left, top, right, bottom };
+  }).filter(({ top, bottom }) => bottom > top);
+  const isOver = (one, other) => one.left < other.right - 1 && other.left < one.right - 1
+    && one.top < other.bottom - 1 && other.top < one.bottom - 1;
+  return seen.flatMap((one, at) => seen.slice(at + 1).filter((other) => isOver(one, other)
+    && !(one.node.matches('.top') && scrollY) && !one.node.contains(other.node))
+    .map((other) => [one.node.textContent.slice(0, 40), other.node.textContent.slice(0, 40)]));
+})()"""
+
+
+@pytest.mark.parametrize("height", [700, 900, 1200])
+async def test_no_two_boxes_of_a_long_rollout_overlap(web: Web, run: str, page: Page, height: int) -> None:
+    lengths = (25, 60, 200)
+    await web.store(*(rollout(run, task, response=response_of_turns(turns)) for task, turns in enumerate(lengths)))
+    for task, turns in enumerate(lengths):
+        for width in (1280, 400):
+            await page.size(width, height)
+            await page.open(f"{web.url}#/rollout/{run}/{task}/0")
+            await page.until("document.querySelectorAll('.turn').length > 10")
+            await page.value("document.querySelector('.outline').classList.add('open')")
+            await page.rendered()
+            assert await page.value(OVERLAPS) == [], (turns, width)
+            await page.value("[...document.querySelectorAll('.turn-group')].forEach((one) => one.unfold())")
+            await page.until(f"document.querySelectorAll('.turn').length === {turns}")
+            entries = "document.querySelectorAll('.part-link')"
+            await page.until(f"{entries}.length >= {turns} + 2")
+            left = "(one) => one.getBoundingClientRect().left"
+            assert await page.value(f"new Set([...{entries}].map({left})).size") == 1, (turns, width)
+            assert await page.value(OVERLAPS) == [], (turns, width)
+
+
+async def test_a_long_rollout_is_folded_and_what_leads_into_it_unfolds_it(web: Web, run: str, page: Page) -> None:
+    await web.store(rollout(run, 0, response=response_of_turns(200)))
+    await page.size(1280, 900)
     await page.open(f"{web.url}#/rollout/{run}/0/0")
-    await page.until("document.querySelectorAll('.turn').length >= 200")
+    await page.until("document.querySelectorAll('.turn').length === 20")
+    groups = "[...document.querySelectorAll('.turn-group')]"
+    assert await page.value(f"{groups}.filter((one) => one.open).length") == 2
+    name = "Turns 11 to 20 look × 10"
+    assert await page.value(f"{groups}[1].querySelector('summary').innerText.replace(/\\s+/g, ' ')") == name
+    # A link leads into a folded group, and so does a search.
+    await page.open(f"{web.url}#/rollout/{run}/0/0?turn=45")
+    await page.until("document.activeElement.innerText.startsWith('Turn 45')")
+    search = "document.querySelector('.outline input')"
+    await page.value(f"({search}.value = 'shelf 120 ', {search}.dispatchEvent(new Event('input')))")
+    await page.shows("found in 1 parts")
+    await page.value("document.querySelector('.outline form').requestSubmit()")
+    await page.until("document.activeElement.innerText.startsWith('Turn 121') && CSS.highlights.get('found').size > 0")
+    # Keys lead to a folded group, which Enter opens, and from there to its turns.
+    await page.value(f"{groups}[13].querySelector('summary').scrollIntoView()")
+    await page.press("j")
+    await page.until("document.activeElement.innerText.startsWith('Turns 141 to 150')")
+    await page.press("Enter")
+    await page.until(f"{groups}[14].open && {groups}[14].querySelectorAll('.turn').length === 10")
+    await page.press("j")
+    await page.until("document.activeElement.innerText.startsWith('Turn 141')")
+    assert page.problems == []
+
+
+async def test_a_rollout_of_two_hundred_turns_builds_no_more_than_is_looked_at(web: Web, run: str, page: Page) -> None:
+    await web.store(rollout(run, 0, response=response_of_turns(200)))
+    await page.open(f"{web.url}#/rollout/{run}/0/0")
+    await page.until("document.querySelectorAll('.turn').length > 0")
     await page.rendered()
     # What is folded is not made, what is below the window is not rendered, and the browser lays neither out.
-    assert await page.value("document.querySelectorAll('main *').length") < 12_000
-    assert await page.value("document.querySelectorAll('.turn .rich.pending').length") > 150
+    assert await page.value("document.querySelectorAll('.turn').length") == 20
+    assert await page.value("document.querySelectorAll('main *').length") < 1_000
     assert await page.value("getComputedStyle(document.querySelector('.turn')).contentVisibility") == "auto"
+    assert await page.value("document.querySelectorAll('.turn .rich.pending').length") == 1
     await page.value("[...document.querySelectorAll('.turn')].at(-1).scrollIntoView()")
     await page.until("[...document.querySelectorAll('.turn')].at(-1).querySelector('strong') !== null")
 

@@ -7,10 +7,12 @@ const marks = "highlights" in CSS ? new Highlight() : null;
 if (marks) CSS.highlights.set("found", marks);
 const MOST_MARKS = 2000;
 
-// parts: [{ node, title, words, text }], `text` a function that returns all that the part says
+// parts: [{ title, words, text, node, group }]: `text` returns all that the part says, `node` its node, visible; `group`
+// is the fold that it is in
 export class Outline {
   constructor() {
     this.parts = [];
+    this.groups = new Set();
     this.hits = [];
     this.at = -1;
     this.field = el("input", { type: "search", placeholder: "search this rollout", "aria-label": "search this rollout" });
@@ -19,12 +21,27 @@ export class Outline {
     this.form = el("form", { class: "filters", role: "search", onsubmit: (event) => { event.preventDefault(); this.step(1); } }, this.field);
     this.field.addEventListener("input", () => this.search());
     this.field.addEventListener("keydown", (event) => { if (event.key === "Escape") { this.field.value = ""; this.search(); this.field.blur(); } });
-    this.node = el("nav", { class: "outline", "aria-label": "outline" }, this.form, this.notice, this.list);
+    // In a narrow window the outline is behind a button.
+    this.unfold = el("button", { type: "button", class: "unfold", "aria-expanded": "false", onclick: () => this.open(!this.node.classList.contains("open")) }, "outline and search");
+    this.node = el("nav", { class: "outline", "aria-label": "outline" }, this.unfold, this.form, this.notice, this.list);
   }
 
   set(parts) {
+    for (const group of new Set(parts.map((part) => part.group).filter(Boolean))) if (!this.groups.has(group)) group.addEventListener("toggle", () => this.draw());
+    this.groups = new Set(parts.map((part) => part.group));
     this.parts = parts;
     this.search();
+  }
+
+  open(isOpen) {
+    this.node.classList.toggle("open", isOpen);
+    this.unfold.setAttribute("aria-expanded", String(isOpen));
+  }
+
+  focus() {
+    this.open(true);
+    this.field.focus();
+    this.field.select();
   }
 
   search() {
@@ -32,12 +49,26 @@ export class Outline {
     this.at = -1;
     this.hits = this.parts.map((part) => ({ part, number: wanted ? occurrences(part.text().toLowerCase(), wanted) : 0 }));
     const shown = wanted ? this.hits.filter(({ number }) => number) : this.hits;
-    show(this.list, shown.map(({ part, number }) => el("li", null, el("button", { type: "button", class: "part-link", onclick: () => this.go(part, wanted) },
-      el("b", null, part.title), " ", el("span", { class: "quiet" }, part.words), number ? el("span", { class: "badge" }, number) : null))));
     const total = this.hits.reduce((sum, { number }) => sum + number, 0);
     this.notice.textContent = wanted ? (total ? `${count(total)} found in ${count(shown.length)} parts; Enter leads to the next` : "nothing found") : "";
     this.hits = shown;
+    this.draw();
     marks?.clear();
+  }
+
+  // Of a closed group there is one entry, unless something is found in it.
+  draw() {
+    const wanted = this.field.value.toLowerCase();
+    const entry = (title, words, number, lead) => el("li", null, el("button", { type: "button", class: "part-link", onclick: lead },
+      title, " ", el("span", { class: "quiet" }, words), number ? el("span", { class: "badge" }, number) : null));
+    const drawn = new Set();
+    show(this.list, this.hits.map(({ part, number }) => {
+      const { group } = part;
+      if (wanted || !group || group.open) return entry(el("b", null, part.title), part.words, number, () => this.go(part, wanted));
+      if (drawn.has(group)) return null;
+      drawn.add(group);
+      return entry([...group.querySelector("summary").childNodes].map((node) => node.cloneNode(true)), "", 0, () => { group.unfold(); lead(group.querySelector("summary")); });
+    }));
   }
 
   // Leads to the next part that has what is searched for, or to the one before.
@@ -48,9 +79,10 @@ export class Outline {
   }
 
   go(part, wanted) {
-    if (wanted) for (const fold of part.node.querySelectorAll("details")) if (fold.unfold) fold.unfold();
-    lead(part.node);
-    if (wanted) this.mark(part.node, wanted);
+    const node = part.node();
+    if (wanted) for (const fold of node.querySelectorAll("details")) if (fold.unfold) fold.unfold();
+    lead(node);
+    if (wanted) this.mark(node, wanted);
   }
 
   mark(node, wanted) {

@@ -2,7 +2,7 @@
 
 import { site } from "./actions.js";
 import { get, listen, post, text } from "./api.js";
-import { block, content, conversation, groupTurns, stretches, textOf, tokenCounts, versionWords, words } from "./conversation.js";
+import { block, content, conversation, groupTurns } from "./conversation.js";
 import { address, copy, el, link, show } from "./dom.js";
 import { count, decimals, seconds, time } from "./format.js";
 import { folded, oneLine, readable, tree } from "./json.js";
@@ -11,7 +11,7 @@ import { bind } from "./keys.js";
 import { Outline, lead } from "./outline.js";
 import { plain, rich } from "./rich.js";
 import { timeline } from "./timings.js";
-import { tokenView } from "./tokens.js";
+import { Turns } from "./turns.js";
 
 const CLIPPED = 2000; // characters of a longer text of which only a few lines are shown
 const STATES = { rollout: "verified", failure: "failed", unresolved: "no verdict", running: "in progress", waiting: "queued" };
@@ -20,22 +20,23 @@ const ORDERS = { "": "by task", failure: "failures", reward: "lowest reward firs
 
 export async function rolloutView(main, run, task, rollout, query, signal, live) {
   const outline = new Outline();
-  const body = el("div", { class: "reading" });
-  const page = el("div", { class: "with-outline" }, outline.node, body);
+  const first = el("div", { class: "reading" }), body = el("div", { class: "reading" });
+  const page = el("div", { class: "with-outline" }, first, outline.node, body);
   show(main, page);
-  const shown = { turns: [], beside: el("span", { class: "row" }) };
-  beside(shown.beside, run, task, rollout, query.get("by") || "", signal);
+  const turns = new Turns(signal), besides = el("span", { class: "row" });
+  beside(besides, run, task, rollout, query.get("by") || "", signal);
   let view = null, target = query.get("turn");
   const draw = () => {
-    const parts = transcript(view, signal, shown);
-    show(body, parts);
-    outline.set(outlined(view, body));
-    if (target && shown.turns[target - 1]) {
-      lead(shown.turns[target - 1].node);
+    const [summary, ...others] = transcript(view, signal, turns, besides);
+    show(first, summary);
+    show(body, others);
+    outline.set(outlined(page, turns));
+    if (target && turns.all.length >= target) {
+      turns.lead(target - 1);
       target = null;
     }
   };
-  bind(keysOf(body, outline), signal);
+  bind(keysOf(page, outline), signal);
   await listen(["rollouts", run, task, rollout, "live"], {
     unfinished: (known) => { live(true); view = known; draw(); },
     items: ({ from, items, attempt, worker }) => {
@@ -65,8 +66,8 @@ async function beside(box, run, task, rollout, by, signal) {
   }
 }
 
-function keysOf(body, outline) {
-  const parts = () => [...body.querySelectorAll(":scope > section")];
+function keysOf(page, outline) {
+  const parts = () => [...page.querySelectorAll(".reading > section, .turn-group > summary")].filter((part) => part.checkVisibility());
   const step = (by) => {
     const all = parts();
     const top = 70; // below what sticks to the top of the window
@@ -75,46 +76,36 @@ function keysOf(body, outline) {
     else if (by > 0) at += 1;
     if (all[at]) lead(all[at]);
   };
-  const follow = (relation) => body.querySelector(`a[rel=${relation}]`)?.click();
+  const follow = (relation) => page.querySelector(`a[rel=${relation}]`)?.click();
   return {
     j: ["to the next part", () => step(1)],
     k: ["to the previous part", () => step(-1)],
-    "/": ["search this rollout", () => { outline.field.focus(); outline.field.select(); }],
+    "/": ["search this rollout", () => outline.focus()],
     n: ["to the next match", () => outline.step(1)],
     "[": ["to the previous rollout", () => follow("prev")],
     "]": ["to the next rollout", () => follow("next")],
-    c: ["open or close all that is folded", () => foldAll(body)],
+    c: ["open or close all that is folded", () => foldAll(page)],
   };
 }
 
-function foldAll(body) {
-  const folds = [...body.querySelectorAll("details:not(.record)")];
+function foldAll(page) {
+  const folds = [...page.querySelectorAll(".reading details:not(.record)")];
   const isOpening = folds.some((fold) => !fold.open);
   for (const fold of folds) if (isOpening && fold.unfold) fold.unfold(); else fold.open = isOpening;
 }
 
-// The nodes of a rollout; also used side by side. `shown` keeps the turns that are drawn already.
-export function transcript(view, signal, shown = { turns: [] }) {
-  return [head(view, signal, shown.beside), failed(view, signal), judged(view), timeline(view), asked(view), ...turns(view, signal, shown), rest(view)].filter(Boolean);
+// The nodes of a rollout, its head first; also used side by side.
+export function transcript(view, signal, turns = new Turns(signal), besides = null) {
+  return [head(view, signal, besides), failed(view, signal), judged(view), asked(view), ...turns.draw(view), timeline(view), rest(view)].filter(Boolean);
 }
 
-function outlined(view, body) {
-  const grouped = groupTurns(view.items || []);
-  let number = 0;
-  return [...body.querySelectorAll(":scope > section")].map((node) => {
-    if (!node.classList.contains("turn")) return { node, title: node.dataset.title || node.querySelector("h1, h2")?.textContent || "", words: "", text: () => node.textContent };
-    const items = grouped[number++].map(({ item }) => item);
-    return { node, title: `Turn ${number}`, words: summary(items), text: () => items.map(textOf).join("\n") };
-  });
-}
-
-// What a turn did: the tools that it called, or what it said.
-function summary(items) {
-  const calls = new Map();
-  for (const item of items) if (item.type === "function_call") calls.set(item.name, (calls.get(item.name) || 0) + 1);
-  if (calls.size) return words([...calls].map(([name, times]) => (times > 1 ? `${name} × ${times}` : name)).join(", "), 60);
-  const said = items.find((item) => item.type === "message" || !item.type) || items[0];
-  return words(textOf(said).slice(0, 400).replace(/[*`#]+/g, ""), 60);
+function outlined(page, turns) {
+  const parts = [], inside = turns.parts();
+  for (const node of page.querySelectorAll(":scope > .reading > *")) {
+    if (!node.matches(".turn, .turn-group")) parts.push({ title: node.dataset.title || node.querySelector("h1, h2").textContent, words: "", text: () => node.textContent, node: () => node });
+    else if (!parts.includes(inside[0])) parts.push(...inside);
+  }
+  return parts;
 }
 
 // The head ------------------------------------------------------------------------------------------------------------
@@ -234,53 +225,6 @@ function asked(view) {
   }
   parts.push(...conversation(view.input || []));
   return parts.length ? el("section", { class: "card", tabindex: -1 }, el("h2", null, "Prompt"), parts) : null;
-}
-
-function turns(view, signal, shown) {
-  const grouped = groupTurns(view.items || []);
-  const calls = (view.timings || []).filter(([stage]) => stage === "model");
-  const tools = (view.timings || []).filter(([stage]) => stage === "tool");
-  const outputs = new Map((view.items || []).filter((item) => item.type === "function_call_output").map((item, at) => [item, at]));
-  const known = calls.length === grouped.length ? calls : [];
-  const took = (item) => (tools.length === outputs.size ? tools[outputs.get(item)]?.[2] : undefined);
-  const areSeveral = new Set(stretches(view.items || []).map(([version]) => version)).size > 1;
-  const isSame = (one, other) => one && one.isStored === other.isStored && one.areSeveral === other.areSeveral && one.items.length === other.items.length && one.items.every((item, at) => item === other.items[at]);
-  shown.turns = grouped.map((turn, number) => {
-    const next = { items: turn.map(({ item }) => item), isStored: view.duration_s !== undefined, areSeveral };
-    const before = shown.turns[number];
-    return isSame(before, next) ? before : { ...next, node: turnNode(view, turn, number, known[number]?.[2], took, areSeveral, signal) };
-  });
-  return shown.turns.map(({ node }) => node);
-}
-
-function turnNode(view, turn, number, modelS, took, namesWeights, signal) {
-  const items = turn.map(({ item }) => item);
-  const body = el("div", null, conversation(items, took), turn.filter(({ item }) => item.tokens).map(({ item, position }) => tokensOf(view, item, position, signal)));
-  const written = namesWeights ? stretches(items) : [];
-  const here = address(["rollout", view.run, view.task_index, view.rollout_index], { turn: number + 1 });
-  return el("section", { class: "card turn", tabindex: -1 },
-    el("div", { class: "row" }, el("h2", null, `Turn ${number + 1}`), modelS === undefined ? null : el("span", { class: "quiet small" }, `model ${seconds(modelS)}`),
-      written.length ? el("span", { class: "chip", title: "the weights that wrote this turn" }, versionWords(written)) : null,
-      el("span", { class: "push" }),
-      el("button", { type: "button", class: "more", onclick: (event) => copy(items.map(textOf).join("\n\n"), event.target) }, "copy"),
-      el("button", { type: "button", class: "more", onclick: (event) => copy(new URL(here, location.href).href, event.target) }, "link")),
-    body);
-}
-
-function tokensOf(view, item, position, signal) {
-  const place = el("div", { class: "tokens" }, el("span", { class: "quiet small" }, tokenCounts(item.tokens)));
-  if (view.duration_s === undefined || !item.tokens.generation_token_ids) return place;
-  const button = el("button", { type: "button", class: "more", onclick: async () => {
-    button.disabled = true;
-    try {
-      place.append(await tokenView(view, position, signal));
-      button.remove();
-    } catch (error) {
-      place.append(el("p", { class: "bad" }, error.message));
-    }
-  } }, "show tokens");
-  place.append(" ", button);
-  return place;
 }
 
 function rest(view) {
