@@ -95,7 +95,9 @@ def address(site):
     ("query", "first"),
     [
         ("change verifier rescore", "files.html"),
-        ("judge", "judges.html"),
+        ("duplicate rows", "files.html"),
+        ("unit tests", "sandbox.html"),
+        ("rubric", "judges.html"),
         ("tools", "tools.html"),
         ("RowsWanted", "reference/api/environments.html"),  # no guide is about it
     ],
