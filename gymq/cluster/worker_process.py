@@ -188,6 +188,7 @@ class InstanceHost:
                 "num_errors": sum(service.num_errors for service in own),
                 "processing_s": sum(service.processing_s for service in own),
                 "load": sum(service.load for service in own),
+                "blocked": next((service.blocked for service in own if service.blocked), ""),
                 **({} if sessions is None else {"sessions": len(sessions)}),
                 **({} if model is None else model.stats()),
                 **self._report(bus, calls, server),

@@ -62,6 +62,7 @@ class WorkerState(msgspec.Struct, frozen=True):
     requests: int
     errors: int
     memory_bytes: int | None = None  # of its process; None: it does not say
+    blocked: str = ""  # how one of its calls blocked the event loop of the process last
 
 
 class DeadLetterState(msgspec.Struct, frozen=True):
@@ -85,6 +86,7 @@ class _Data(msgspec.Struct, frozen=True):
     load: int
     sessions: int | None = None
     memory_bytes: int | None = None
+    blocked: str = ""
 
 
 class _Endpoint(msgspec.Struct, frozen=True):
@@ -216,6 +218,7 @@ def _worker(stats: dict[str, Any]) -> WorkerState | None:
         requests=first.num_requests,
         errors=first.num_errors,
         memory_bytes=first.data.memory_bytes,
+        blocked=first.data.blocked,
     )
 
 

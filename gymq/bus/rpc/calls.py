@@ -48,7 +48,8 @@ from gymq.protocol.messages import (
 
 ACCEPT_TIMEOUT_S = 8.0  # a living worker answers or accepts within this, also on a machine that is far too busy
 PROBE_EVERY_S = 1.0
-PROBE_TIMEOUT_S = 2.0
+PROBE_TIMEOUT_S = 8.0  # a loop that is blocked is free again before (`gymq.cluster.loop_watch`)
+SEARCH_S = 2.0  # for a worker that answers
 
 ANSWERS: dict[type[Call], tuple[type[Message], ...]] = {
     Seed: (Seeded, Fail),
@@ -216,7 +217,7 @@ class Calls:
 
     async def _living(self, subject: str, deadline: float) -> str:
         """Return the own subject of a worker in a subject's group that answers now; empty: none does."""
-        timeout_s = min(PROBE_TIMEOUT_S, deadline - asyncio.get_running_loop().time())
+        timeout_s = min(SEARCH_S, deadline - asyncio.get_running_loop().time())
         if timeout_s <= 0:
             return ""
         name, role = subject.rpartition(".")[2], subjects.answered_by(subject)

@@ -89,6 +89,7 @@ class Service:
         self.num_requests = 0
         self.num_errors = 0
         self.processing_s = 0.0
+        self.blocked = ""  # how a call blocked the event loop last
         self._server = server
         self._decode = decode
         self._handler = handler
@@ -168,7 +169,8 @@ class Service:
             self._callers[box] = now
         job.deadline = now + getattr(request, "timeout_s", blobs.CALL_TTL_S)
         self._server.jobs[reply or id(job)] = job
-        job.timer = self._server.loop.call_later(ACCEPT_AFTER_S, self._server.accept, job)
+        after_s = 0.0 if self._server.has_been_blocked else ACCEPT_AFTER_S
+        job.timer = self._server.loop.call_later(after_s, self._server.accept, job)
         self._waiting.append(job)
         self._starter.schedule()
         # Beyond so many waiting calls other replicas should take them.
@@ -222,9 +224,10 @@ class Service:
         except RolloutError as error:
             failure = _fail(error.failure_class, error.message, retryable=error.retryable, curable=error.curable)
         except LoopBlocked as error:
-            log.error("%s: %s", self.name, error)
+            self.blocked = redact(f"{self.name}: {error}")
+            log.error("%s", self.blocked)
             self._server.pause()
-            failure = _fail(self._failure_class, f"{self.name}: {error}")
+            failure = _fail(self._failure_class, self.blocked)
         except (Exception, asyncio.CancelledError, SystemExit, KeyboardInterrupt, BaseExceptionGroup) as error:
             # Also a handler's sys.exit(): it must not end the worker.
             failure = self._failure(job, error)
@@ -294,6 +297,7 @@ class Server:
         self.suspects = suspects or SuspectCalls()
         self.is_stopping = False
         self.is_paused = False
+        self.has_been_blocked = False  # a call has blocked the loop: others may, so all are accepted before they run
         self.loop = asyncio.get_running_loop()
         self._background: set[asyncio.Task[Any]] = set()
 
@@ -347,7 +351,7 @@ class Server:
 
     def pause(self) -> None:
         """Start no more calls for a moment, in which the loop answers all that has waited for it."""
-        self.is_paused = True
+        self.is_paused = self.has_been_blocked = True
         self.loop.call_later(PAUSE_S, self._resume)
 
     def _resume(self) -> None:

@@ -71,6 +71,8 @@ def _remarks(found: ClusterStatus) -> Iterator[Text]:
     for queue in found.queues:
         if queue.agent and queue.waiting and queue.agent not in served:
             yield Text(f"{queue.waiting:,} tasks wait for the agent {queue.agent}, but no worker serves it", "yellow")
+    for blocked in sorted({worker.blocked for worker in found.workers} - {""}):
+        yield printable(blocked, "yellow")
     if found.num_dead_letters:
         yield Text(f"dead letters: {found.num_dead_letters:,}; `gymq dead-letters list` lists them", "yellow")
 
