@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -24,8 +25,18 @@ class _Result(msgspec.Struct):
     agent_ref: AgentRef | None = None
 
 
-def older_rewards(files: RunFiles) -> Iterator[str]:
-    """Yield a sentence for each verifier's file that changed since it gave rewards of a run; says what to do."""
+class OlderRewards(NamedTuple):
+    """Rewards of a run that are older than the file of their verifier."""
+
+    sentence: str
+    command: str  # which verifies them again
+
+    def __str__(self) -> str:
+        return f"{self.sentence} {self.command}"
+
+
+def older_rewards(files: RunFiles) -> Iterator[OlderRewards]:
+    """Yield for each verifier's file that changed since it gave rewards of a run how many these are."""
     manifest = files.read_manifest()
     if manifest is None:
         return
@@ -44,8 +55,8 @@ def older_rewards(files: RunFiles) -> Iterator[str]:
         older[changed[agent]] += count
     for file, count in (+older).items():
         are = "is" if count == 1 else "are"
-        command = score_command(files.output, manifest)
-        yield f"{counted(count, 'reward')} {are} older than {Path(file).name}; to verify them again: {command}"
+        sentence = f"{counted(count, 'reward')} {are} older than {Path(file).name}; this verifies them again:"
+        yield OlderRewards(sentence, score_command(files.output, manifest))
 
 
 def score_command(rollouts: Path, manifest: Manifest) -> str:
@@ -56,8 +67,8 @@ def score_command(rollouts: Path, manifest: Manifest) -> str:
     return shlex.join(["gymq", "score", "--rollouts", str(rollouts), "--output", str(output), *verifiers, *replacing])
 
 
-def older_rewards_here(run: str) -> Iterator[str]:
-    """Yield the sentences for a run whose files are in this folder or in its folder `runs`."""
+def older_rewards_here(run: str) -> Iterator[OlderRewards]:
+    """Yield the same for a run whose files are in this folder or in its folder `runs`."""
     for folder in _FOLDERS:
         for path in folder.glob(f"*{MANIFEST}"):
             files = RunFiles(path.with_name(path.name.removesuffix(MANIFEST) + ".jsonl"))

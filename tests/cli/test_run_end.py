@@ -164,7 +164,7 @@ def test_after_a_change_of_the_verifier_the_command_that_verifies_again_is_named
         collect,
     ):
         said = called(*command).stderr
-        assert "gymq: 2 rewards are older than letters.py; to verify them again: gymq score " in said
+        assert "gymq: 2 rewards are older than letters.py; this verifies them again:\n  gymq score " in said
     assert called(*score_command(said)).returncode == 0
     for command in (["profile", "x.jsonl"], ["rollouts", "x.jsonl"], ["rollouts", "--run", run], collect):
         assert "older than" not in called(*command).stderr

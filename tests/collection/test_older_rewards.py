@@ -50,20 +50,20 @@ def test_rewards_are_older_than_a_file_that_changed_until_they_are_scored_with_i
     files = written()
     assert list(older_rewards(files)) == []
     Path("my_env.py").write_text("second")
-    assert list(older_rewards(files)) == [f"8 rewards are older than my_env.py; to verify them again: {SCORE}"]
+    assert list(older_rewards(files)) == [("8 rewards are older than my_env.py; this verifies them again:", SCORE)]
     Path("runs/x_scored.jsonl").touch()
-    assert next(older_rewards(files)).endswith(f"{SCORE} --overwrite")
+    assert next(older_rewards(files)).command == f"{SCORE} --overwrite"
     note_scored(files.output, record_instances(instances(Path("my_env.py"))))
     assert list(older_rewards(files)) == []
     Path("my_env.py").write_text("third")
-    assert next(older_rewards(files)).startswith("8 rewards are older than my_env.py")
+    assert str(next(older_rewards(files))).startswith("8 rewards are older than my_env.py")
     Path("my_env.py").unlink()
     assert list(older_rewards(files)) == []
 
 
 def test_rewards_of_before_a_change_are_counted_though_the_run_went_on_with_the_file_of_today() -> None:
     files = written(older_rewards={"one": 1})
-    assert list(older_rewards(files)) == [f"1 reward is older than my_env.py; to verify them again: {SCORE}"]
+    assert list(older_rewards(files)) == [("1 reward is older than my_env.py; this verifies them again:", SCORE)]
 
 
 def test_the_agents_of_a_changed_file_and_their_rewards_are_found() -> None:

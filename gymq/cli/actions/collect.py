@@ -17,7 +17,7 @@ from gymq.authoring import first_problem
 from gymq.cli.actions.joined_cluster import ClusterStopped, check_served, noticing_its_end, run_joined
 from gymq.cli.shared.cluster import check_workers, cluster_url, open_bus
 from gymq.cli.shared.errors import UsageError
-from gymq.cli.shared.run_summary import RunSummary, summary_of
+from gymq.cli.shared.run_summary import RunSummary, print_older_rewards, summary_of
 from gymq.cli.shared.table import profile_table
 from gymq.config import Config
 from gymq.config.unknown import CONCURRENCY
@@ -172,8 +172,7 @@ def _report(
     if progress.refused:
         refused = f"{counted(progress.refused, 'row')} of {options.input} cannot be used"
         say(f"{refused}; {files.failures} names the line and the problem")
-    for sentence in older_rewards(files):
-        say(sentence)
+    print_older_rewards(older_rewards(files))
     if progress.failed:
         _print_failures(collection, joined)
     if collection.is_cancelled:

@@ -19,12 +19,13 @@ from gymq.bus import Bus
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cli.shared.cluster import connected, require_run, running_url, stored_url
 from gymq.cli.shared.errors import UsageError
+from gymq.cli.shared.run_summary import print_older_rewards
 from gymq.cli.shared.table import field_table, profile_table, rate_table
 from gymq.data.run_files import ReportFiles, RunFiles
 from gymq.defaults import PASS_THRESHOLD
 from gymq.execution.services.profiler import CHECKPOINT_EVERY_S, last_profile, read_profile
 from gymq.protocol.messages import Outcome, Run
-from gymq.render import counted, listing_console, say, shown_classes, shown_environments
+from gymq.render import counted, listing_console, shown_classes, shown_environments
 from gymq.runs.export.files import RunExport
 from gymq.runs.older_rewards import older_rewards, older_rewards_here
 from gymq.runs.stored_runs import Runs
@@ -49,8 +50,7 @@ def profile_files(
     found = read_statistics(files, rows=rows, pass_threshold=threshold, report=report, allow_partial=allow_partial)
     name = files.read_run() or rollouts.name
     _report(found.profile.snapshot(ks), name, (), ks, as_json=as_json, paths=report or ())
-    for sentence in older_rewards(files):
-        say(sentence)
+    print_older_rewards(older_rewards(files))
     return 0
 
 
@@ -92,8 +92,7 @@ async def profile_run(
         raise UsageError(f"{where} has no rollouts yet")
     name = run if task is None else f"{run}, task {task}"
     _report(snapshot, name, record.models, ks, as_json=as_json, paths=paths)
-    for sentence in older_rewards_here(run):
-        say(sentence)
+    print_older_rewards(older_rewards_here(run))
     return 0
 
 

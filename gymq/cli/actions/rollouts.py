@@ -16,13 +16,14 @@ from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cli.shared.cluster import connected, require_run, stored_url
 from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.imported_files import imported
+from gymq.cli.shared.run_summary import print_older_rewards
 from gymq.cli.shared.table import run_table
 from gymq.cli.shared.transcript import print_transcript, why_no_reward
 from gymq.data.rows import attempt_index
 from gymq.execution.services.profiler import last_profile
 from gymq.protocol import subjects
 from gymq.protocol.messages import BadMessage, Outcome, VerifiedRollout
-from gymq.render import Listing, first_words, listing, listing_console, say, shown_decimal, shown_number, shown_seconds
+from gymq.render import Listing, first_words, listing, listing_console, shown_decimal, shown_number, shown_seconds
 from gymq.responses import last_assistant_text
 from gymq.runs.older_rewards import older_rewards_here
 from gymq.runs.outcome_fields import exact_record, output_tokens
@@ -62,8 +63,8 @@ async def show_rollouts(
                 await require_run(bus, run)
                 where = f"run {run}" if task is None else f"task {task} of run {run}"
                 print(f"{where} has no {'failed rollouts' if failed else 'rollouts yet'}", file=sys.stderr)
-            for sentence in older_rewards_here(run) if file is None else ():
-                say(sentence)
+            if file is None:
+                print_older_rewards(older_rewards_here(run))
     return 0
 
 

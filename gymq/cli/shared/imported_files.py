@@ -11,9 +11,10 @@ from pathlib import Path
 from gymq.bus import Bus, streams
 from gymq.cli.shared.cluster import connected
 from gymq.cli.shared.rollout_import import Imported, import_rollouts
+from gymq.cli.shared.run_summary import print_older_rewards
 from gymq.cluster.server import EmbeddedServer
 from gymq.data.run_files import RunFiles
-from gymq.render import printable, say
+from gymq.render import printable
 from gymq.runs.older_rewards import older_rewards
 
 
@@ -35,6 +36,5 @@ async def imported(files: Sequence[Path], *, name: str) -> AsyncIterator[tuple[B
                 runs.append(found)
                 for problem in found.problems:
                     print(f"gymq: warning: {printable(problem)}", file=sys.stderr)
-                for sentence in older_rewards(RunFiles(file)):
-                    say(sentence)
+                print_older_rewards(older_rewards(RunFiles(file)))
             yield bus, runs

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from gymq.render import shown_seconds
+from gymq.render import say, shown_seconds
 from gymq.resources.judge_calls import INPUT_TOKENS, OUTPUT_TOKENS
 from gymq.runs.collection.progress import Progress
+from gymq.runs.older_rewards import OlderRewards
 from gymq.stats.running import ProfileSnapshot
 
 
@@ -62,6 +64,13 @@ def summary_of(progress: Progress, snapshot: ProfileSnapshot, truncated: int) ->
         retried=progress.retried,
         model_retries=progress.model_retries,
     )
+
+
+def print_older_rewards(found: Iterable[OlderRewards]) -> None:
+    """Print on standard error which rewards are older than their verifier's file; commands are never broken."""
+    for one in found:
+        say(one.sentence)
+        print(f"  {one.command}", file=sys.stderr)
 
 
 def _total(snapshot: ProfileSnapshot, name: str) -> int:

@@ -219,8 +219,8 @@ async def acollect(
     for group in collection.failed:
         failed = counted(group.num_rollouts, "rollout")
         log.warning("%s failed with %s, for example: %s", failed, group.failure_class, group.message)
-    for sentence in older_rewards(RunFiles(file)):
-        log.warning("%s", sentence)
+    for older in older_rewards(RunFiles(file)):
+        log.warning("%s", older)
     if collection.stopped:
         log.warning("stopped: %s; the same call resumes the run", collection.stopped)
     return result
