@@ -600,6 +600,21 @@ async def test_a_long_rollout_is_folded_and_what_leads_into_it_unfolds_it(web: W
     assert page.problems == []
 
 
+async def test_recorded_calls_of_a_judge_are_shown_once_with_their_numbers(web: Web, run: str, page: Page) -> None:
+    texts = {"request": {"input": "equal?"}, "response": {"output": [{"role": "assistant", "content": "<b>yes</b>"}]}}
+    call = {"model": "judge", "label": "[[YES]]", "input_tokens": 1234, "output_tokens": 5, "seconds": 0.25, **texts}
+    verdict = {"judge_calls": [call, call], "judge_input_tokens": 2468, "judge_output_tokens": 10}
+    await web.store(rollout(run, 0, verdict={**verdict, "judge_evaluations": [texts, texts], "accuracy": 0.5}))
+    await page.open(f"{web.url}#/rollout/{run}/0/0")
+    await page.shows("Judge, 2 calls")
+    await page.shows("2,468 tokens in, 10 out")
+    line = "document.querySelector('.judge summary').innerText.replace(/\\s+/g, ' ').trim()"
+    assert await page.value(line) == "label [[YES]] judge · 1,234 in, 5 out · 0.25 s <b>yes</b>"
+    assert await page.value("document.querySelectorAll('.judge').length") == 2
+    chips = "[...document.querySelectorAll('.gist .chip')].map((chip) => chip.innerText)"
+    assert await page.value(chips) == ["accuracy 0.5"]
+
+
 async def test_a_rollout_of_two_hundred_turns_builds_no_more_than_is_looked_at(web: Web, run: str, page: Page) -> None:
     await web.store(rollout(run, 0, response=response_of_turns(200)))
     await page.open(f"{web.url}#/rollout/{run}/0/0")
