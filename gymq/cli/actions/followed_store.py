@@ -77,7 +77,10 @@ class FollowedStore:
                 bus = await stack.enter_async_context(_bus(url))
                 await _until_made(bus)
                 self._note_answer()
-                return Source(bus, functools.partial(self._until_silent, bus, url), has_workers=True)
+                record = self._store.read_record()
+                is_viewer = record is not None and record.gives_way  # the server of another one
+                until_silent = functools.partial(self._until_silent, bus, url)
+                return Source(bus, until_silent, has_workers=not is_viewer)
             if not await self._is_taken():
                 self._note_answer()
                 return await (self._serve_store(stack) if STORE.is_dir() else self._serve_copy(stack))
@@ -87,16 +90,20 @@ class FollowedStore:
 
     async def _serve_store(self, stack: AsyncExitStack) -> Source:
         server = await stack.enter_async_context(EmbeddedServer(STORE, gives_way=True))
+        bus = await stack.enter_async_context(_profiled_bus(server))
 
         async def until_wanted() -> None:
-            ends = {asyncio.ensure_future(server.wanted()), asyncio.ensure_future(server.wait())}
+            wanted = asyncio.ensure_future(server.wanted())
             try:
-                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                while not (await asyncio.wait({wanted}, timeout=LOOK_EVERY_S))[0]:
+                    if await find_running(STORE, for_reading=True) == server.url:
+                        self._note_answer()
+                    elif not bus.is_connected or self._has_waited_long():  # it crashed, or is frozen
+                        return
             finally:
-                for one in ends:
-                    one.cancel()
+                wanted.cancel()
 
-        return Source(await stack.enter_async_context(_profiled_bus(server)), until_wanted)
+        return Source(bus, until_wanted)
 
     async def _serve_copy(self, stack: AsyncExitStack) -> Source:
         """Serve a copy of the store; an empty one if there is none yet."""
@@ -144,9 +151,8 @@ class FollowedStore:
         if self._store.read_record() is None or silent_s < COPY_AFTER_S:
             self.notice = "a cluster is starting or stopping in this folder"
             return False
-        self.notice = (
-            f"the cluster in this folder has not answered for {silent_s:.0f} s; shown is what was stored before that"
-        )
+        silence = f"the NATS server of this folder has not answered for {silent_s:.0f} s"
+        self.notice = f"{silence}; shown is what was stored before that"
         return True
 
 
