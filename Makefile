@@ -2,6 +2,7 @@
 # make check   the inner loop: linters, types and the tests that start no cluster; two minutes on two cores
 # make test   linters, types and the test-suite, against a real NATS server
 # make unit PYTHON=python3.13 VENV=.venv-3.13   the test-suite with another Python
+# make lowest   --help, the demo and the fast tests with the oldest versions that pyproject.toml allows (in .venv-lowest)
 # make nightly   the slow tests that `make test` leaves out
 # make nightly-vllm   those that `make test-vllm` leaves out
 # make golden   tests/golden again, after a change of messages, subjects, result files, statistics or help that is wanted
@@ -26,7 +27,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help check nightly nightly-vllm test-harnesses test-hubs site coverage golden lock wheel-test test-vllm test-trainers test-verifiers test-generators test-art test-harbor demo-vllm train-tiny bench-vllm demo test lint unit chaos bench bench-floor bench-long clean
+.PHONY: help check lowest nightly nightly-vllm test-harnesses test-hubs site coverage golden lock wheel-test test-vllm test-trainers test-verifiers test-generators test-art test-harbor demo-vllm train-tiny bench-vllm demo test lint unit chaos bench bench-floor bench-long clean
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -117,6 +118,23 @@ FAST := $(addprefix tests/,authoring config docs/test_facts.py golden kubernetes
 
 check: lint
 	$(BIN)/python -m pytest --numprocesses 2 --dist loadfile $(FAST)
+
+VENV_LOWEST ?= .venv-lowest
+BIN_LOWEST := $(VENV_LOWEST)/bin
+
+# The oldest versions that pyproject.toml allows.
+$(VENV_LOWEST)/installed: pyproject.toml
+	$(PYTHON) -m venv $(VENV_LOWEST)
+	$(BIN_LOWEST)/python -m pip install --quiet $(UV)
+	UV_FIND_LINKS="$$PIP_FIND_LINKS" $(BIN_LOWEST)/uv pip install --quiet --link-mode copy --python $(BIN_LOWEST)/python \
+		--resolution lowest-direct --editable '.[resources,test-suite]'
+	@touch $@
+
+# Types are checked with the versions of the lock only.
+lowest: $(VENV_LOWEST)/installed
+	$(BIN_LOWEST)/gymq --help > /dev/null
+	rm -rf $(VENV_LOWEST)/demo && mkdir $(VENV_LOWEST)/demo && cd $(VENV_LOWEST)/demo && $(abspath $(BIN_LOWEST))/gymq demo
+	$(BIN_LOWEST)/python -m pytest --numprocesses 2 --dist loadfile --ignore tests/authoring/test_typing.py $(FAST)
 
 golden: $(VENV)/installed-dev
 	GYMQ_WRITE_GOLDEN=1 $(BIN)/python -m pytest tests/golden
@@ -291,4 +309,4 @@ bench-vllm: $(VENV_VLLM)/installed
 	$(BIN_VLLM)/python -m benchmarks.vllm
 
 clean:
-	rm -rf $(VENV) $(VENV_VLLM) $(VENV_TRL) $(VENV_HUBS) $(VENV_VERIFIERS) $(VENV_HARBOR) $(VENV_LOCK) .gymq runs
+	rm -rf $(VENV) $(VENV_VLLM) $(VENV_TRL) $(VENV_HUBS) $(VENV_VERIFIERS) $(VENV_HARBOR) $(VENV_LOCK) $(VENV_LOWEST) .gymq runs

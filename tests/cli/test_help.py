@@ -35,6 +35,11 @@ def test_help_imports_nothing_heavy():
     assert {name: modules for name, modules in imported.items() if modules} == {}
 
 
+def test_the_package_runs_as_the_command():
+    shown = subprocess.run([sys.executable, "-m", "gymq", "--help"], capture_output=True, text=True, check=True)
+    assert shown.stdout.startswith("Usage: gymq COMMAND")
+
+
 def test_the_list_names_every_command(gymq):
     shown = gymq("--help")
     assert shown.status == 0

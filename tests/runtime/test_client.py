@@ -1,12 +1,18 @@
 """The mended client library: messages are read whole in whatever pieces they arrive, and listeners get each of them."""
 
+import ast
 import asyncio
+import inspect
+import re
 from typing import Any
 
+import nats.aio.client
+import nats.aio.subscription
+import nats.aio.transport
 import nats.errors
 import pytest
 
-from gymq.bus import Bus, Msg
+from gymq.bus import Bus, Msg, client
 from gymq.bus.client import MendedClient
 from tests.support.waiting import DEADLINE_S, until
 
@@ -128,3 +134,15 @@ async def test_a_flush_that_is_given_up_costs_the_connection_nothing(bus: Bus, r
     async with asyncio.timeout(DEADLINE_S):
         await heard.wait()
     assert bus.reconnects == 0  # nor did it have to be replaced
+
+
+def test_the_library_has_each_private_name_that_is_used() -> None:
+    tree = ast.parse(inspect.getsource(client))
+    methods = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    attributes = {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+    used = {name for name in methods | attributes if name.startswith("_") and not name.startswith("__")}
+    used |= {name for name in attributes if name.isupper()}
+    own = {"_connection", "_is_plain", "_rest", "_socket", "_wanted"}
+    modules = (nats.aio.client, nats.aio.subscription, nats.aio.transport)
+    library = set(re.findall(r"\w+", "".join(map(inspect.getsource, modules))))
+    assert used - library == own
