@@ -111,7 +111,8 @@ def shown(known: EarlierRows, num_tasks: int, files: RunFiles) -> str:
         num_tasks: tasks of the new run.
     """
     before, kept = known.num_tasks()
-    parts = [f"{kept:,} of {counted(before, 'row')} {'is' if kept == 1 else 'are'} as before: their rollouts are kept"]
+    are, their = ("is", "its") if kept == 1 else ("are", "their")
+    parts = [f"{kept:,} of {counted(before, 'row')} {are} as before: {their} rollouts are kept"]
     if num_tasks > kept:
         parts.append(f"{counted(num_tasks - kept, 'row')} {'is' if num_tasks - kept == 1 else 'are'} new")
     if before > kept:
