@@ -20,13 +20,17 @@ from gymq.data.failure_status import StatusError, status_error
 from gymq.data.jsonl import JsonlText, parse_object
 from gymq.data.materialise import Materialisation, MaterialiseOptions
 from gymq.data.records import Record
-from gymq.data.rows import ROLLOUT_INDEX, TASK_INDEX, MaterialisedRow, RowError, digest_of
+from gymq.data.rows import PARAMS, ROLLOUT_INDEX, TASK_INDEX, MaterialisedRow, RowError, digest_of
+from gymq.data.short_rows import whole_row
 from gymq.data.trainer_results import result_fields, with_lists
 from gymq.errors import GymqError
 from gymq.protocol.messages import FailureClass, Outcome, VerifiedRollout
+from gymq.protocol.tokens import GENERATION_FIELD
 
 Row = dict[str, Any]
 OnUntrainable = Literal["error", "allow"]
+OnFailedGroup = Literal["mask", "refill", "raise"]
+SHOWN_PROMPT = 60  # characters of a prompt, in messages
 
 
 class TrainerError(GymqError):
@@ -57,6 +61,14 @@ class Sample:
     @property
     def reward(self) -> float:
         return float(self.packed["reward"])
+
+    @property
+    def num_sampled_tokens(self) -> tuple[int, int]:
+        """How many tokens were sampled: in `record()`, and in its other `records()`."""
+        items = self.packed["response"]["output"]
+        branches = self.packed["gymq"].get("branches") or ()
+        kept = sum(len(item.get(GENERATION_FIELD) or ()) for item in items)
+        return kept, sum(len(branch["log_probs"]) for branch in branches)
 
     def record(self) -> Record:
         """Return its tokens as one sequence.
@@ -118,6 +130,27 @@ class Group:
     def rewards(self) -> list[float]:
         return [sample.reward for sample in self.samples]
 
+    @property
+    def dropped_token_share(self) -> float:
+        """The share of the sampled tokens that a trainer of one sequence a sample does not see, 0 to 1."""
+        counts = [sample.num_sampled_tokens for sample in self.samples]
+        kept, dropped = sum(kept for kept, _ in counts), sum(dropped for _, dropped in counts)
+        return dropped / (kept + dropped) if dropped else 0.0
+
+    def why_incomplete(self) -> str:
+        """Return the row, by its prompt, and why samples of it are missing, for messages."""
+        reasons = "; ".join(sorted({failure.message for failure in self.failures})) or "it was cut"
+        counts = f"{len(self.samples)} of {self.num_samples} samples"
+        return f"task {self.task_index} ({_prompt_of(self.example)}) has {counts}: {reasons}"
+
+
+def _prompt_of(example: Row) -> str:
+    """Return the beginning of the last thing that a row asks the model."""
+    asked = msgspec.json.decode(whole_row(msgspec.json.encode(example)))[PARAMS].get("input")
+    last = asked[-1].get("content") if isinstance(asked, list) and asked else asked
+    text = " ".join((last if isinstance(last, str) else msgspec.json.encode(last).decode()).split())
+    return repr(text if len(text) <= SHOWN_PROMPT else f"{text[:SHOWN_PROMPT]}...")
+
 
 @dataclass
 class PendingGroup:
@@ -137,6 +170,7 @@ class PendingGroup:
     _retryable: dict[int, int] = field(default_factory=dict)  # stream sequences of failures
     _ends: dict[int, tuple[int, Sample | SampleFailed]] = field(default_factory=dict)  # by rollout, with the sequence
     _num_stale: int = 0  # failures that were samples
+    _is_refilled: bool = False
 
     @property
     def task_index(self) -> int:
@@ -229,6 +263,15 @@ class PendingGroup:
             fields = {**parse_object(self.rows[0].json), ROLLOUT_INDEX: index}
             self.rows.append(replace(self.rows[0], rollout_index=index, json=msgspec.json.encode(fields)))
         self.read_to = 0
+
+    def refill(self) -> bool:
+        """Add rollouts in place of those that failed, once, and only to a group of which some succeeded."""
+        missing = self.num_samples - len(self._samples())
+        if self._is_refilled or missing < 1 or not self.has_samples or len(self._settled()) < len(self.rows):
+            return False
+        self._is_refilled = True
+        self.add_rows(missing)
+        return True
 
     def to_submit(self) -> Iterator[tuple[MaterialisedRow, int | None]]:
         """Yield rows to put into the queue, with the failures to replace; they count as in the queue from then on."""

@@ -27,7 +27,16 @@ from gymq.defaults import CONFIRM_S, MAX_TIMEOUT_S, MAX_VERSIONS, InFlight, Weig
 from gymq.protocol import subjects
 from gymq.protocol.messages import Outcome, Steering, Task
 from gymq.protocol.subjects import RolloutId
-from gymq.trainer.groups import Batch, Group, OnUntrainable, PendingGroup, Row, TrainerError, rows_of_groups
+from gymq.trainer.groups import (
+    Batch,
+    Group,
+    OnFailedGroup,
+    OnUntrainable,
+    PendingGroup,
+    Row,
+    TrainerError,
+    rows_of_groups,
+)
 
 MOST_READ_AT_ONCE = 8  # groups, each of which may be many megabytes
 
@@ -42,6 +51,7 @@ class _BatchSettings:
     max_staleness: int | None
     rollout_timeout_s: float
     urgent: bool
+    on_failed_group: OnFailedGroup
 
 
 class TrainingRun:
@@ -132,6 +142,7 @@ class TrainingRun:
         rollout_timeout_s: float = 3600.0,
         in_order: bool = False,
         on_untrainable: OnUntrainable = "error",
+        on_failed_group: OnFailedGroup = "mask",
         agent: str | None = None,
         urgent: bool = False,
     ) -> Batch:
@@ -148,6 +159,8 @@ class TrainingRun:
             rollout_timeout_s: seconds for a rollout, from the moment an agent takes it.
             in_order: give groups in the order of the examples.
             on_untrainable: `allow` takes rollouts without token ids as samples, for evaluation; `error` as failures.
+            on_failed_group: `mask` gives a group out with the samples that it has; `refill` first rolls out as many
+                more as failed, once, if a sample of the group succeeded; `raise` makes it an error.
             agent: instance for examples that name none.
             urgent: before the tasks of other runs.
 
@@ -169,7 +182,7 @@ class TrainingRun:
             PendingGroup(example, rows, num_samples, straggler_s, on_untrainable)
             for example, rows in zip(examples, rows_of_each, strict=True)
         ]
-        settings = _BatchSettings(max_staleness, rollout_timeout_s, urgent)
+        settings = _BatchSettings(max_staleness, rollout_timeout_s, urgent, on_failed_group)
         groups = [asyncio.create_task(self._complete(one, settings)) for one in pending]
         for task in groups:
             self._groups.add(task)
@@ -177,7 +190,10 @@ class TrainingRun:
 
         async def give_out(pending: PendingGroup) -> Group:
             await self._exclude_stale(pending, max_staleness)
-            return pending.group()
+            group = pending.group()
+            if on_failed_group == "raise" and not group.is_complete:
+                raise TrainerError(group.why_incomplete())
+            return group
 
         return Batch(pending, groups, give_out, in_order=in_order)
 
@@ -209,20 +225,27 @@ class TrainingRun:
             while num_stale := await self._exclude_stale(pending, settings.max_staleness):
                 pending.add_rows(num_stale)
                 await self._read(pending)
-            pending.expect(self._queued.get(index, {}))
-            to_submit = list(pending.to_submit())
-            if not pending.is_complete:
-                await self._check_served(pending.rows[0].agent)
-            async with asyncio.TaskGroup() as submitting:
-                for row, replaces in to_submit:
-                    submitting.create_task(self._submit(row, replaces, len(pending.rows), settings))
-            await self._wait(pending)
+            await self._roll_out(pending, settings)
+            if settings.on_failed_group == "refill" and pending.refill():
+                await self._read(pending)
+                await self._roll_out(pending, settings)
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from None
         finally:
             del self._pending[index]
             pending.end()
         return pending
+
+    async def _roll_out(self, pending: PendingGroup, settings: _BatchSettings) -> None:
+        """Submit the rollouts that a group lacks, and wait for it."""
+        pending.expect(self._queued.get(pending.task_index, {}))
+        to_submit = list(pending.to_submit())
+        if not pending.is_complete:
+            await self._check_served(pending.rows[0].agent)
+        async with asyncio.TaskGroup() as submitting:
+            for row, replaces in to_submit:
+                submitting.create_task(self._submit(row, replaces, len(pending.rows), settings))
+        await self._wait(pending)
 
     async def _wait(self, pending: PendingGroup) -> None:
         while not pending.is_complete:

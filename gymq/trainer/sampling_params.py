@@ -15,12 +15,13 @@ _NAMES = {"temperature": "temperature", "top_p": "top_p", "max_tokens": "max_out
 _NOT_SAMPLING = ("logprobs", "reasoning_effort")
 
 
-def with_sampling(params: Row, sampling: Row) -> Row:
+def with_sampling(params: Row, sampling: Row, template: Row | None = None) -> Row:
     """Return parameters with those of a trainer; what the Responses API lacks goes where vLLM's workers look for it.
 
     Args:
         params: `responses_create_params` of a row.
         sampling: by vLLM's names, as trainers have them; values that are None are not given.
+        template: arguments of the chat template.
 
     Raises:
         TrainerError: the row's `metadata.extra_body` is not the text of a JSON object.
@@ -38,4 +39,6 @@ def with_sampling(params: Row, sampling: Row) -> Row:
             place = f"row: `{PARAMS}.metadata.extra_body`"
             raise TrainerError(f"{place} must be the text of a JSON object, to which {', '.join(others)} go") from None
         params["metadata"] = {**metadata, "extra_body": json.dumps({**body, **others})}
+    if template:
+        params["metadata"] = {**(params.get("metadata") or {}), "chat_template_kwargs": json.dumps(template)}
     return params

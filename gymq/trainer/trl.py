@@ -25,12 +25,19 @@ from gymq.data.short_rows import whole_row
 from gymq.failures import JudgeFailed, RolloutError
 from gymq.protocol.messages import FailureClass
 from gymq.protocol.subjects import MAX_INDEX
+from gymq.responses.errors import warn_once
 from gymq.runs.local_verifiers import Verifiers, verify_again
 from gymq.testing import reply
 from gymq.trainer.groups import Group, Row, TrainerError
+from gymq.trainer.sampling_params import with_sampling
 from gymq.trainer.sync import SyncTrainingRun
 
 log = logging.getLogger("gymq.trainer")
+
+_DROPPED = (
+    "TRL trains on one sequence a sample, and the chat template or the agent makes several: Group.dropped_token_share "
+    "of the sampled tokens is not trained on"
+)
 
 
 class TRLRollouts:
@@ -47,7 +54,8 @@ class TRLRollouts:
         Args:
             run: the run that rolls them out.
             rows: the data set; a prompt stands for the row that has it.
-            options: of `TrainingRun.run_rollouts`, for all calls; `num_samples` is TRL's.
+            options: of `TrainingRun.run_rollouts`, for all calls; `num_samples` is TRL's. A group that failed is masked
+                unless `on_failed_group` is `raise`.
 
         Raises:
             TrainerError: two rows have the same prompt.
@@ -58,15 +66,19 @@ class TRLRollouts:
         self._step = -1
         self._calls = 0  # in this step
         for row in rows:
-            asked = msgspec.json.decode(whole_row(msgspec.json.encode(row)))[PARAMS]["input"]
-            if self._rows.setdefault(_key(asked), row) is not row:
+            whole = msgspec.json.decode(whole_row(msgspec.json.encode(row)))
+            asked = whole[PARAMS]["input"]
+            if self._rows.setdefault(_key(asked), whole) is not whole:
                 raise TrainerError(f"two rows have the prompt {asked!r}, which TRL distinguishes them by")
 
     def __call__(self, prompts: Sequence[Any], trainer: Any) -> dict[str, list[Any]]:
         """Return the fields that TRL needs, a value for each prompt. A failed sample is masked and has no reward.
 
+        Replies are sampled with the settings of the trainer's GRPOConfig, whatever the rows say; its
+        `max_completion_length` limits each reply.
+
         Raises:
-            TrainerError: a prompt is unknown, or no sample of it succeeded.
+            TrainerError: a prompt is unknown; with `on_failed_group="raise"`, a sample failed.
             BusError: the run lost its server.
         """
         rows, sizes = self._groups(prompts, trainer)
@@ -75,6 +87,8 @@ class TRLRollouts:
             chosen = [row for row, its_size in zip(rows, sizes, strict=True) if its_size == size]
             for group in self._run.run_rollouts(chosen, num_samples=size, **self._options):
                 groups[group.task_index] = group
+                if group.dropped_token_share:
+                    warn_once(_DROPPED)
         end = trainer.processing_class.eos_token_id
         samples = [sample for row in rows for sample in _samples(groups[row[TASK_INDEX]], end)]
         return {name: [sample[name] for sample in samples] for name in samples[0]}
@@ -86,14 +100,24 @@ class TRLRollouts:
         self._step = step
         where = f"{step}/{self._calls}/{trainer.accelerator.process_index}"
         seen: Counter[bytes] = Counter()
-        rows, sizes = [], []
+        rows, sizes, sampling = [], [], _sampling(trainer.args)
         for key, same in groupby(map(_key, prompts)):
             if key not in self._rows:
                 raise TrainerError(f"no row has the prompt {key.decode()}")
-            rows.append({**self._rows[key], TASK_INDEX: _task_index(f"{where}/{seen[key]}", key)})
+            row = self._rows[key]
+            params = with_sampling(row[PARAMS], sampling, trainer.args.chat_template_kwargs)
+            rows.append({**row, PARAMS: params, TASK_INDEX: _task_index(f"{where}/{seen[key]}", key)})
             seen[key] += 1
             sizes.append(len(list(same)))
         return rows, sizes
+
+
+def _sampling(args: Any) -> Row:
+    """Return how a GRPOConfig samples, by vLLM's names."""
+    names = ("temperature", "top_p", "min_p", "repetition_penalty")
+    chosen = {name: getattr(args, name) for name in names}
+    chosen |= {"top_k": args.top_k or -1, "max_tokens": args.max_completion_length}
+    return chosen | (args.generation_kwargs or {})
 
 
 def _task_index(where: str, key: bytes) -> int:
@@ -112,14 +136,13 @@ def environment_reward(completions: Sequence[Any], env_reward: Sequence[float | 
 
 def _samples(group: Group, end: int) -> Iterator[Row]:
     """Yield the fields of each sample; missing samples become one masked token."""
-    if not group.samples:
-        reasons = "; ".join(sorted({failure.message for failure in group.failures})) or "it was cut"
-        raise TrainerError(f"no sample of task {group.task_index} finished: {reasons}")
+    if not group.is_complete:
+        log.warning("%s; what is missing is masked", group.why_incomplete())
     for sample in group.samples:
         record = sample.record()
         yield to_trl(record) | ({"env_mask": [0] * len(record.behind_prompt(record.token_ids))} if record.mask else {})
     missing: Row = {"completion_ids": [end], "env_mask": [0], "logprobs": [0.0], "env_reward": None, "num_turns": 0}
-    missing["prompt_ids"] = group.samples[0].record().prompt_ids
+    missing["prompt_ids"] = group.samples[0].record().prompt_ids if group.samples else [end]
     for _ in range(group.num_samples - len(group.samples)):
         yield missing
 

@@ -288,6 +288,52 @@ async def test_log_probs_of_another_distribution_than_the_sampled_one_are_not_tr
     assert group.samples[0].record().sampling == [{"temperature": temperature, "log_probs": "raw"}]
 
 
+async def test_a_failed_rollout_is_replaced_once_by_another_if_its_group_has_samples(
+    training: TrainingRun, world: World, examples: Examples
+) -> None:
+    num_asked = 0
+
+    def turn(body: Body) -> Any:
+        nonlocal num_asked
+        num_asked += 1
+        is_first = "say 0" in str(body["messages"]) and num_asked > 1
+        return say("done") if is_first else (400, {"error": {"message": "no"}})
+
+    world.engine.turn = turn
+    first, second = examples(1), examples(1, first=1)
+    (group,) = await collected(training.run_rollouts(first, num_samples=3, on_failed_group="refill"))
+    assert (len(group.samples), len(group.failures), num_asked) == (3, 1, 4)
+    (group,) = await collected(training.run_rollouts(first, num_samples=3, on_failed_group="refill"))
+    assert (len(group.samples), num_asked) == (3, 4)
+    (group,) = await collected(training.run_rollouts(second, num_samples=3, on_failed_group="refill"))
+    assert (len(group.samples), num_asked) == (0, 7)
+
+
+async def test_a_group_that_lacks_samples_is_an_error_if_it_shall_be_one(
+    training: TrainingRun, world: World, examples: Examples
+) -> None:
+    world.engine.turn = lambda body: (400, {"error": {"message": "out of order"}})
+    seen = []
+    batch = training.run_rollouts(examples(1), num_samples=2, on_failed_group="raise")
+    with pytest.raises(TrainerError, match=r"task 0 \('say 0'\) has 0 of 2 samples: .*out of order"):
+        seen += await collected(batch)
+    assert seen == []
+
+
+async def test_the_tokens_that_one_sequence_leaves_out_are_counted(training: TrainingRun, world: World) -> None:
+    await world.add_resources("counter", Counter())
+    await world.add_agent("counting", "counter")
+    world.engine.drop_reasoning = True  # the template renders earlier turns again, so no turn continues another
+    world.engine.turn = lambda body: say("done") if len(body["messages"]) > 8 else say(None, ("add", {"amount": 1}))
+    rows = [world.row(agent="counting", expected=4, _ng_task_index=0)]
+    (group,) = await collected(training.run_rollouts(rows))
+    (sample,) = group.samples
+    sampled = [sum(record.is_sampled()) for record in sample.records()]
+    assert len(sampled) == 5
+    assert sample.num_sampled_tokens == (sampled[0], sum(sampled[1:]))
+    assert group.dropped_token_share == sum(sampled[1:]) / sum(sampled)
+
+
 async def test_another_row_under_a_known_index_is_refused(
     training: TrainingRun, world: World, examples: Examples
 ) -> None:

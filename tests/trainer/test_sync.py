@@ -1,6 +1,7 @@
 """Trainers without an event loop, and the functions for TRL."""
 
 import asyncio
+import re
 import threading
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ from gymq.trainer import TrainerError
 from gymq.trainer.sync import SyncTrainingRun
 from gymq.trainer.trl import TRLRollouts, VerifierReward, environment_reward
 from tests.bridge.engine import Body, say
+from tests.bridge.environments import Counter
 from tests.bridge.world import World
 from tests.support.waiting import until
 
@@ -21,9 +23,12 @@ from .conftest import Examples
 END = 2
 
 
-def trainer(step: int = 0, rank: int = 0) -> Any:
+def trainer(step: int = 0, rank: int = 0, **args: Any) -> Any:
     """What a rollout function looks at of TRL's trainer."""
+    defaults = {"temperature": 1.0, "top_p": 1.0, "top_k": 0, "min_p": None, "repetition_penalty": 1.0}
+    others = {"max_completion_length": 256, "generation_kwargs": None, "chat_template_kwargs": None}
     return SimpleNamespace(
+        args=SimpleNamespace(**{**defaults, **others, **args}),
         state=SimpleNamespace(global_step=step),
         accelerator=SimpleNamespace(process_index=rank),
         processing_class=SimpleNamespace(eos_token_id=END),
@@ -112,12 +117,14 @@ async def test_a_run_that_another_thread_closes_waits_no_longer(world: World, ru
 # TRL ------------------------------------------------------------------------------------------------------------------
 
 
-async def roll_out(world: World, run: str, rows: list[Any], prompts: list[Any], *trainers: Any) -> list[Any]:
+async def roll_out(
+    world: World, run: str, rows: list[Any], prompts: list[Any], *trainers: Any, **options: Any
+) -> list[Any]:
     """What a rollout function gives, for each of the trainers."""
 
     def call() -> list[Any]:
         with SyncTrainingRun(world.url, run) as training:
-            rollouts = TRLRollouts(training, rows)
+            rollouts = TRLRollouts(training, rows, **options)
             return [rollouts(prompts, one) for one in trainers or (trainer(),)]
 
     return await asyncio.to_thread(call)
@@ -200,11 +207,43 @@ async def test_a_sample_that_the_verifier_masks_is_not_trained_on(world: World, 
     assert given["env_reward"] == [1.0]
 
 
-async def test_a_group_without_any_sample_stops_the_training_with_the_reason(world: World, run: str) -> None:
+async def test_a_group_without_any_sample_is_masked_and_its_row_named(
+    world: World, run: str, caplog: pytest.LogCaptureFixture
+) -> None:
     world.engine.turn = lambda body: (400, {"error": {"message": "out of order"}})
     rows = [world.row("say a")]
-    with pytest.raises(TrainerError, match="out of order"):
-        await roll_out(world, run, rows, [prompt_of(rows[0])])
+    (given,) = await roll_out(world, run, rows, [prompt_of(rows[0])] * 2)
+    assert given["env_reward"] == [None, None]
+    assert given["prompt_ids"] == given["completion_ids"] == [[END], [END]]
+    assert re.search(r"task \d+ \('say a'\) has 0 of 2 samples: .*out of order", caplog.text)
+    with pytest.raises(TrainerError, match=r"\('say a'\) has 0 of 2 samples: .*out of order"):
+        await roll_out(world, f"{run}-raising", rows, [prompt_of(rows[0])] * 2, on_failed_group="raise")
+
+
+async def test_replies_are_sampled_as_the_trainer_is_configured(world: World, run: str) -> None:
+    rows = [world.row("say a", params={"temperature": 0.1, "metadata": {"extra_body": '{"top_k": 7, "seed": 3}'}})]
+    args: dict[str, Any] = {"temperature": 0.3, "top_p": 0.9, "top_k": 20, "min_p": 0.05, "repetition_penalty": 1.1}
+    more: dict[str, Any] = {
+        "max_completion_length": 3,
+        "generation_kwargs": {"stop": ["."]},
+        "chat_template_kwargs": {"think": False},
+    }
+    await roll_out(world, run, rows, [prompt_of(rows[0])], trainer(**args, **more))
+    (asked,) = world.engine.requests
+    expected = {**args, "max_tokens": 3, "stop": ["."], "seed": 3, "chat_template_kwargs": {"think": False}}
+    assert {name: asked.get(name) for name in expected} == expected
+
+
+async def test_tokens_that_are_not_trained_on_are_warned_of(
+    world: World, run: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    await world.add_resources("counter", Counter())
+    await world.add_agent("counting", "counter")
+    world.engine.drop_reasoning = True  # the template renders earlier turns again, so no turn continues another
+    world.engine.turn = lambda body: say("done") if len(body["messages"]) > 2 else say(None, ("add", {"amount": 1}))
+    rows = [world.row("say a", agent="counting", expected=1)]
+    await roll_out(world, run, rows, [prompt_of(rows[0])])
+    assert "of the sampled tokens is not trained on" in caplog.text
 
 
 async def test_prompts_that_stand_for_no_row_or_for_two_are_named(world: World, run: str) -> None:
