@@ -59,5 +59,5 @@ def test_three_collections_at_once_finish_though_the_first_one_stops_the_cluster
     assert {name: one.returncode for name, one in runs.items()} == dict.fromkeys(runs, 0), said
     assert [num_rollouts(name) for name in runs] == [FIRST_REPEATS, LATER_REPEATS, LATER_REPEATS]
     for name in ("second", "third"):
-        assert "going on with the workers of this command" in said[name]
+        assert "resuming with the workers of this command" in said[name]
         assert "Traceback" not in said[name]

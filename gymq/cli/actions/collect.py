@@ -56,7 +56,7 @@ async def collect_rollouts(
         except ClusterStopped as stopped:
             if not config.instances:
                 raise UsageError(f"{stopped}; the same command resumes it") from None
-            say(f"{stopped}; going on with the workers of this command")
+            say(f"{stopped}; resuming with the workers of this command")
             options = replace(options, overwrite=False)
     for warning in collection.warnings:
         say(f"warning: {warning}")
