@@ -425,8 +425,8 @@ async def test_rollouts_of_rows_that_are_as_before_are_kept_wherever_they_are_no
     progress = await desk.collect(report=said.append, **seeds)
     second, after = desk.run(), by_prompt(desk.output)
     assert said == [
-        f"3 of 5 rows are as before: their rollouts are kept; 2 rows are new; rollouts of 2 removed rows are in "
-        f"{desk.files.removed}; run {second} follows {first}",
+        f"3 of 5 rows are as before: their rollouts are kept; 2 rows are new; 2 rows are removed; "
+        f"4 rollouts of removed rows moved to {desk.files.removed}; run {second} follows {first}",
         f"resuming run {second}: 6 of 10 done",
     ]
     assert (progress.total, progress.before, progress.submitted, progress.done) == (10, 6, 4, 10)

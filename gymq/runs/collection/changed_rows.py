@@ -35,7 +35,7 @@ class NewRows(NamedTuple):
     refused: Path  # failures of the rows that cannot be used
 
 
-async def carry_over(bus: Bus, files: RunFiles, earlier: str, run: str, new: NewRows, known: EarlierRows) -> int:
+async def carry_over(bus: Bus, files: RunFiles, earlier: str, run: str, new: NewRows, known: EarlierRows) -> str:
     """Give a new run the rewarded rollouts of the rows that an earlier one has too, in the store and in staged files.
 
     The outcomes of the earlier run stay in the store under its name; its tasks are removed from the queue.
@@ -44,7 +44,7 @@ async def carry_over(bus: Bus, files: RunFiles, earlier: str, run: str, new: New
         known: the rows of the earlier run, each with its task in the new one.
 
     Returns:
-        How many tasks the new run has.
+        A sentence on what became of the rows of the earlier run.
 
     Raises:
         BusError: the store cannot be read or written; the files are as they were.
@@ -53,8 +53,8 @@ async def carry_over(bus: Bus, files: RunFiles, earlier: str, run: str, new: New
         await asyncio.to_thread(_count, counts, new.rows)
         await streams.delete_tasks(bus.js, earlier)
         await _copy_outcomes(bus, earlier, run, counts, known)
-        await asyncio.to_thread(_stage, files, run, new, known)
-        return len(counts)
+        num_removed = await asyncio.to_thread(_stage, files, run, new, known)
+        return _shown(known, len(counts), num_removed, files)
 
 
 def _count(counts: TaskCounts, rows: Path) -> None:
@@ -81,8 +81,9 @@ async def _copy_outcomes(bus: Bus, earlier: str, run: str, counts: TaskCounts, k
         raise errors.exceptions[0] from None
 
 
-def _stage(files: RunFiles, run: str, new: NewRows, known: EarlierRows) -> None:
-    """Stage the files of the new run; results of rows that it does not have are staged as removed."""
+def _stage(files: RunFiles, run: str, new: NewRows, known: EarlierRows) -> int:
+    """Stage the files of the new run; results of rows that it does not have are staged as removed, and counted."""
+    num_removed = 0
     staged = files.staged(run)
     new.rows.replace(staged[files.materialised])
     new.refused.replace(staged[files.failures])
@@ -96,25 +97,23 @@ def _stage(files: RunFiles, run: str, new: NewRows, known: EarlierRows) -> None:
             key = decode_line(line, RowKey, where)
             task_index = known.task_now(key.task_index, key.rollout_index)
             if task_index is None:
+                num_removed += 1
                 removed.write(line)
             else:
                 kept.write(with_task(line, task_index) + b"\n")
     if not staged[files.removed].stat().st_size:
         staged[files.removed].unlink()
+    return num_removed
 
 
-def shown(known: EarlierRows, num_tasks: int, files: RunFiles) -> str:
-    """Return a sentence on what became of the rows of the earlier run.
-
-    Args:
-        known: they, each with its task in the new run.
-        num_tasks: tasks of the new run.
-    """
+def _shown(known: EarlierRows, num_tasks: int, num_removed: int, files: RunFiles) -> str:
     before, kept = known.num_tasks()
     are, their = ("is", "its") if kept == 1 else ("are", "their")
     parts = [f"{kept:,} of {counted(before, 'row')} {are} as before: {their} rollouts are kept"]
     if num_tasks > kept:
         parts.append(f"{counted(num_tasks - kept, 'row')} {'is' if num_tasks - kept == 1 else 'are'} new")
     if before > kept:
-        parts.append(f"rollouts of {counted(before - kept, 'removed row')} are in {files.removed}")
+        parts.append(f"{counted(before - kept, 'row')} {'is' if before - kept == 1 else 'are'} removed")
+    if num_removed:
+        parts.append(f"{counted(num_removed, 'rollout')} of removed rows moved to {files.removed}")
     return "; ".join(parts)

@@ -22,7 +22,7 @@ from gymq.data.run_configuration import encode_configuration
 from gymq.data.run_files import Manifest, RunFiles, refused_row
 from gymq.protocol.messages import Run
 from gymq.render import counted
-from gymq.runs.collection.changed_rows import NewRows, carry_over, next_name, shown
+from gymq.runs.collection.changed_rows import NewRows, carry_over, next_name
 from gymq.runs.collection.input_checks import (
     add_rows,
     check_changes,
@@ -157,16 +157,16 @@ class RunSetup:
         """
         files, earlier = self._files, manifest.run
         run = next_name(earlier, _token_of(files.output), manifest.input_digest)
-        num_tasks = await carry_over(self._bus, files, earlier, run, new, known)
-        self.changes.append(f"{shown(known, num_tasks, files)}; run {run} follows {earlier}")
-        kept = await asyncio.to_thread(rewards_of, files.staged(run)[files.output], manifest.older_rewards)
+        kept = await carry_over(self._bus, files, earlier, run, new, known)
+        self.changes.append(f"{kept}; run {run} follows {earlier}")
+        rewards = await asyncio.to_thread(rewards_of, files.staged(run)[files.output], manifest.older_rewards)
         manifest = msgspec.structs.replace(
             manifest,
             run=run,
             num_rollouts=made.num_rollouts,
             num_refused=made.problems.count,
             extended_to=None,
-            older_rewards={agent: min(older, kept[agent]) for agent, older in manifest.older_rewards.items()},
+            older_rewards={agent: min(older, rewards[agent]) for agent, older in manifest.older_rewards.items()},
         )
         files.write_manifest(manifest)
         files.settle()
