@@ -70,7 +70,7 @@ def test_a_command_shows_the_whole_of_its_help(gymq, name):
 
 
 def test_a_command_explains_more_than_its_line_in_the_list(gymq):
-    assert "from the store in this folder" in gymq("rollouts", "--help").out
+    assert "otherwise the store in this folder" in gymq("rollouts", "--help").out
 
 
 def test_an_unknown_option_is_refused_with_status_2(gymq):
