@@ -45,7 +45,7 @@ class Process:
             worker.events = self.events
         spec = ProcessSpec(url, "resources", [Instance(name, "resources", "noted", {}) for name in names], drain_s=1.0)
         self.host = InstanceHost(spec, made)
-        monkeypatch.setattr(worker_process, "InstanceHost", lambda _: self.host)
+        monkeypatch.setattr(worker_process, "InstanceHost", lambda _, suspects: self.host)
         self.parent, self._theirs = socket.socketpair()
         self.parent.setblocking(False)
         self.ended = asyncio.create_task(worker_process.run(spec, self._theirs))
