@@ -47,7 +47,7 @@ async def test_keys_reach_what_a_mouse_reaches_in_the_order_of_the_page(web: Web
     await web.announce(run, num_rollouts=1)
     await web.store(rollout(run, 0))
     await web.profile()
-    await page.open(f"{web.url}#/run/{run}")
+    await page.open(f"{web.url}#/run/{run}?tab=rollouts")
     await page.until("document.querySelector('.rollouts tbody a') !== null")
     reached: list[float] = []
     for _ in range(60):

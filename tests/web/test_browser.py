@@ -82,7 +82,7 @@ async def test_what_a_model_wrote_stays_text_on_every_view(web: Web, run: str, p
     await store_hostile(web, run)
     views = {
         "": [19, 23, 24],
-        f"run/{run}": [3, 11, 14, 19, 20, 21, 23, 24],
+        f"run/{run}?tab=rollouts": [3, 11, 14, 19, 20, 21, 23, 24],
         f"run/{run}?tab=failures": [20, 21, 25],
         f"run/{run}?tab=charts": [18],
         f"run/{run}?tab=configuration": [12, 13, 19, *range(26, 33)],
@@ -178,7 +178,7 @@ async def test_a_run_grows_before_the_eyes(web: Web, run: str, page: Page) -> No
     await web.announce(run, num_rollouts=4)
     await web.store(rollout(run, 0, reward=0.0))
     await web.profile()
-    await page.open(f"{web.url}#/run/{run}")
+    await page.open(f"{web.url}#/run/{run}?tab=rollouts")
     await page.shows("of 4")
     await page.until("document.querySelector('.tile .value').textContent === '1'")
     await web.store(rollout(run, 0, 1), rollout(run, 1))
@@ -211,7 +211,7 @@ async def test_a_run_that_is_done_is_not_live_and_its_last_task_leads_nowhere(we
     await web.announce(run, num_rollouts=2)
     await web.store(rollout(run, 0))
     await web.profile()
-    await page.open(f"{web.url}#/run/{run}")
+    await page.open(f"{web.url}#/run/{run}?tab=rollouts")
     await page.shows("queued or in flight")
     assert await page.value("document.getElementById('live').hidden") is False
     await web.store(failure(run, 1, retryable=True))
@@ -276,7 +276,7 @@ async def test_tokens_are_shown_when_asked_for(web: Web, run: str, page: Page) -
 async def test_pages_and_searches_of_rollouts(web: Web, run: str, page: Page) -> None:
     await web.announce(run)
     await web.store(*[rollout(run, task, text=f"answer {task}") for task in range(60)])
-    await page.open(f"{web.url}#/run/{run}")
+    await page.open(f"{web.url}#/run/{run}?tab=rollouts")
     await page.shows("answer 49")
     await page.value("[...document.querySelectorAll('.pager a')].find((it) => it.textContent === 'next').click()")
     await page.shows("answer 59")
@@ -289,7 +289,7 @@ async def test_pages_and_searches_of_rollouts(web: Web, run: str, page: Page) ->
 async def test_what_a_search_finds_is_sorted_by_task(web: Web, run: str, page: Page) -> None:
     await web.announce(run)
     await web.store(*(rollout(run, *of, text="answer") for of in ((10, 1), (2, 0), (10, 0), (1, 0))))
-    await page.open(f"{web.url}#/run/{run}?text=answer")
+    await page.open(f"{web.url}#/run/{run}?tab=rollouts&text=answer")
     await page.shows("4 found among 4")
     shown = await page.value(
         "[...document.querySelectorAll('.rollouts tbody tr')].map((row) => row.children[0].innerText)"
@@ -312,6 +312,58 @@ async def test_two_runs_are_compared_agent_by_agent(web: Web, run: str, page: Pa
     ]
     headings = await page.value("[...document.querySelectorAll('h2')].map((one) => one.textContent)")
     assert {"asker: pass@k in %", "other: pass@k in %", "asker: rewards", "other: rewards"} <= set(headings)
+
+
+async def test_a_run_lands_on_its_table_by_environment_and_its_tasks(web: Web, run: str, page: Page) -> None:
+    await web.announce(run, num_rollouts=64)
+    for task, agent in ((0, "sums_simple_agent"), (1, "words_simple_agent")):
+        rewards = [float(at % 4 == 0) for at in range(16)]
+        await web.store(*(rollout(run, task, at, reward=rewards[at], agent=agent, num_rollouts=16) for at in range(16)))
+    await web.profile()
+    await page.size(1280, 900)
+    await page.open(f"{web.url}#/run/{run}")
+    cells = "(one) => [...one.cells].map((cell) => cell.innerText.split('\\n')[0])"
+    rows = f"[...document.querySelectorAll('.environments tr')].map({cells})"
+    await page.until("document.querySelectorAll('.environments tbody tr').length === 3")
+    heads, *found = await page.value(rows)
+    assert heads == [
+        "environment",
+        "mean reward",
+        *(f"pass@{k} %" for k in (1, 2, 4, 8, 16)),
+        "tasks",
+        "rollouts",
+        "failed",
+    ]
+    assert [[row[0], *row[-3:]] for row in found] == [
+        ["sums", "1", "16", "0"],
+        ["words", "1", "16", "0"],
+        ["all", "2", "32", "0"],
+    ]
+    assert [row[1:3] for row in found] == [["0.250", "25.0"]] * 3
+    # All sixteen dots of a task are in a line.
+    await page.until("document.querySelectorAll('.dots').length === 2")
+    tops = "new Set([...document.querySelector('.dots').children].map((dot) => dot.getBoundingClientRect().top)).size"
+    assert await page.value(tops) == 1
+    assert page.problems == []
+
+
+async def test_a_run_of_which_rollouts_failed_looks_failed(web: Web, run: str, page: Page) -> None:
+    await web.announce(run, num_rollouts=4)
+    await web.store(*(rollout(run, 0, at, num_rollouts=4) for at in range(2)))
+    failed = {"failure_class": FailureClass.VERIFIER_FAILED, "stage": Stage.VERIFY, "message": "KeyError: 'bern'"}
+    await web.store(*(failure(run, 0, at, num_rollouts=4, **failed) for at in (2, 3)))
+    await web.profile()
+    await page.open(f"{web.url}#/run/{run}")
+    await page.until("document.querySelector('.badge.failing')?.textContent === 'done, 2 failed'")
+    for words in ("mean of 2 of 4", "≥ 0.500 with failures as 0"):
+        await page.shows(words)
+    widths = "[...document.querySelectorAll('.track .fill')].map((part) => [part.className, part.style.width])"
+    assert await page.value(widths) == [["fill rewarded", "50%"], ["fill failed", "50%"]]
+    await page.open(f"{web.url}#/run/{run}?tab=failures")
+    await page.shows("gymq score")
+    assert await page.value("document.querySelector('.tabbed').innerText.split(\"KeyError: 'bern'\").length") == 2
+    await page.open(f"{web.url}#/?text={run}")
+    await page.until("document.querySelector('.runs .badge.failing')?.textContent === 'done, 2 failed'")
 
 
 @pytest.mark.nightly
@@ -646,7 +698,7 @@ async def test_a_run_is_described_and_cancelled_from_its_page(web: Web, run: str
     await web.announce(run, num_rollouts=4)
     await web.store(rollout(run, 0))
     await web.profile()
-    await page.open(f"{web.url}#/run/{run}")
+    await page.open(f"{web.url}#/run/{run}?tab=rollouts")
     press = "[...document.querySelectorAll('button')].find((one) => one.textContent.startsWith('{}')).click()"
     await page.shows("add a note or tags")
     await page.value(press.format("add a note"))
@@ -664,7 +716,7 @@ async def test_a_run_is_paused_and_resumed_from_its_page(web: Web, run: str, pag
     await web.announce(run, num_rollouts=4)
     await web.store(rollout(run, 0))
     await web.profile()
-    await page.open(f"{web.url}#/run/{run}")
+    await page.open(f"{web.url}#/run/{run}?tab=rollouts")
     names = "[...document.querySelectorAll('.actions button')].map((one) => one.textContent)"
     press = "[...document.querySelectorAll('.actions button')].find((one) => one.textContent === '{}').click()"
     await page.until(f"{names}.includes('pause') && !{names}.includes('resume')")
@@ -712,7 +764,7 @@ async def test_rollouts_are_sorted_by_a_click_and_read_in_that_order(web: Web, r
     await web.announce(run, num_rollouts=3)
     await web.store(rollout(run, 0), rollout(run, 1, reward=0.25), rollout(run, 2, reward=0.5))
     await web.profile()
-    await page.open(f"{web.url}#/run/{run}")
+    await page.open(f"{web.url}#/run/{run}?tab=rollouts")
     await page.until("document.querySelectorAll('.rollouts tbody tr').length === 3")
     await page.value("[...document.querySelectorAll('th a')].find((one) => one.textContent === 'reward').click()")
     first = "document.querySelector('.rollouts tbody tr a')"
@@ -737,7 +789,7 @@ async def test_columns_are_chosen_by_keys_and_stay_chosen(web: Web, run: str, pa
         verdict = {"accuracy": accuracy, "parts": {"style": "good"}, "log": [1, 2]}
         await web.store(rollout(run, task, row=row, verdict=verdict, worker="w1"))
     await web.profile()
-    await page.open(f"{web.url}#/run/{run}")
+    await page.open(f"{web.url}#/run/{run}?tab=rollouts")
     await page.until("document.querySelectorAll('.rollouts tbody tr').length === 3")
     assert await page.value(HEADS) == ["rollout", "prompt", "expected", "answer", "reward", "turns", "tokens", "time"]
     await page.value("document.querySelector('.menu summary').focus()")
@@ -756,7 +808,7 @@ async def test_columns_are_chosen_by_keys_and_stay_chosen(web: Web, run: str, pa
         await page.value(CHOOSE.format(name))
     await page.press("Escape")
     await page.until("!document.querySelector('.menu').open && document.activeElement.matches('.menu summary')")
-    await page.open(f"{web.url}#/run/{run}?sort=verdict.accuracy&order=down")
+    await page.open(f"{web.url}#/run/{run}?tab=rollouts&sort=verdict.accuracy&order=down")
     await page.until("document.querySelectorAll('.rollouts tbody tr').length === 3")
     names = ["rollout", "answer", "reward", "tokens", "time", "worker", "verdict.accuracy", "verdict.log", "row.level"]
     assert await page.value(HEADS) == names
@@ -776,7 +828,7 @@ async def test_names_of_columns_stay_text(web: Web, run: str, page: Page) -> Non
     verdict = {name: hostile(2)[:70], "__proto__": {"constructor": "c"}, "deep": {"a": {"b": {"c": 1}}}}
     await web.store(rollout(run, 0, verdict=verdict))
     await web.profile()
-    await page.open(f"{web.url}#/run/{run}")
+    await page.open(f"{web.url}#/run/{run}?tab=rollouts")
     await page.until("document.querySelectorAll('.menu fieldset:nth-child(2) label').length === 3")
     await page.value("document.querySelectorAll('.menu fieldset:nth-child(2) input').forEach((one) => one.click())")
     await page.until("document.querySelector('.rollouts').textContent.includes('window.hit=2')")
@@ -794,7 +846,7 @@ async def test_filters_are_behind_a_button_in_a_narrow_window(web: Web, run: str
     await web.store(*(rollout(run, task) for task in range(3)))
     await web.profile()
     await page.size(400)
-    await page.open(f"{web.url}#/run/{run}")
+    await page.open(f"{web.url}#/run/{run}?tab=rollouts")
     await page.until("document.querySelectorAll('.rollouts tbody tr').length === 3")
     field = "document.querySelector('input[name=task]').checkVisibility()"
     assert await page.value(field) is False
@@ -877,7 +929,7 @@ async def test_back_leads_to_where_the_reader_was(web: Web, run: str, page: Page
     await web.store(*(rollout(run, task) for task in range(50)))
     await web.profile()
     await page.size(1280, 600)
-    await page.open(f"{web.url}#/run/{run}")
+    await page.open(f"{web.url}#/run/{run}?tab=rollouts")
     await page.until("document.querySelectorAll('.rollouts tbody tr').length === 50")
     await page.value("scrollTo(0, 700)")
     await page.value("document.querySelectorAll('.rollouts tbody a')[30].click()")

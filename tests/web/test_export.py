@@ -49,9 +49,9 @@ async def test_an_export_is_read_from_a_file(web: Web, run: str, page: Page, tmp
     url = await export(web, run, tmp_path / "out")
     await page.open(url)
     await page.shows(f"{run}x")
-    await page.open(f"{url}#/run/{run}")
+    await page.open(f"{url}#/run/{run}?tab=rollouts")
     await page.until("document.querySelectorAll('.rollouts tbody tr').length === 3")
-    await page.open(f"{url}#/run/{run}?result=failed")
+    await page.open(f"{url}#/run/{run}?tab=rollouts&result=failed")
     await page.until("document.querySelectorAll('.rollouts tbody tr').length === 1")
     for tab in ("tasks", "failures", "charts", "configuration"):
         await page.open(f"{url}#/run/{run}?tab={tab}")

@@ -24,7 +24,7 @@ class RunRow(msgspec.Struct, frozen=True):
     overview: RunOverview
     state: RunState
     num_stored: int
-    pass_at_1: float | None  # in percent; None: there are several agents, or no rewards yet
+    pass_at_1: float | None  # in percent, over the tasks of all agents; None: no rewards yet
     output_tokens: float | None
     duration_s: float | None  # from its start to the last rollout
 
@@ -76,7 +76,7 @@ class RunList:
         if num_stored != record.num_rollouts:  # some may have come since the checkpoint
             num_stored = await self._runs.num_stored(record.run)
         agents = list(overview.agents.values())
-        first = agents[0].pass_at_k.get(1) if len(agents) == 1 else None
+        first = overview.all.pass_at_k.get(1) if overview.all else None
         tokens = [fields.mean * fields.count for one in agents if (fields := one.fields.get("output_tokens"))]
         duration_s = overview.updated_at - record.created_at if overview.updated_at and record.created_at else None
         return RunRow(

@@ -23,7 +23,6 @@ from gymq.stats.running import RunningProfile, Slow
 
 FRESH_S = 1.0  # how old a view may be; the profiler writes a checkpoint as often
 MOST_KEPT = 32  # runs whose view is kept
-MOST_FAILURES = 20
 MOST_SEARCHED = 1000  # failures of a run among which those of a rollout are looked for
 
 
@@ -44,7 +43,6 @@ class RunView(msgspec.Struct, frozen=True):
     num_stored: int  # rollouts that have an outcome, failures included
     state: RunState
     num_queued: int  # tasks that are queued or in flight
-    failing: list[Failing]  # the newest first
     is_done: bool = False  # whether every rollout has one; False while their number is unknown
     sequence: int = 0  # stream sequence of the last outcome that is counted
     open_tasks: int = 0  # tasks whose rollouts have not all come; 0 once the run is done
@@ -93,14 +91,11 @@ class RunViews:
         Raises:
             BusError
         """
-        return [one for one in await self._failing(rollout.run, MOST_SEARCHED) if one.rollout == str(rollout)]
-
-    async def _failing(self, run: str, limit: int) -> list[Failing]:
-        letters = [entry.letter for entry in reversed(await self._letters.newest(limit, run))]
+        letters = [entry.letter for entry in reversed(await self._letters.newest(MOST_SEARCHED, rollout.run))]
         return [
             Failing(one.rollout, str(one.failure_class or "failed"), str(one.stage or ""), one.reason, one.at)
             for one in letters
-            if one.rollout
+            if one.rollout == str(rollout)
         ]
 
     async def has_task(self, run: str, task_index: int) -> bool:
@@ -128,9 +123,8 @@ class RunViews:
         now = (num_stored, state, num_queued, record.note, record.tags)
         if known is not None and now == _changing(known):
             return known
-        failing = await self._failing(run, MOST_FAILURES)
         is_done = record.num_rollouts is not None and num_stored >= record.num_rollouts
-        view = RunView(run_overview(record, checkpoint), num_stored, state, num_queued, failing, is_done)
+        view = RunView(run_overview(record, checkpoint), num_stored, state, num_queued, is_done)
         return view if checkpoint is None else await asyncio.to_thread(_profiled, view, checkpoint)
 
 

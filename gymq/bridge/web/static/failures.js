@@ -1,7 +1,7 @@
 // The failures of a run by class and message, with the workers that had them and what those logged.
 
 import { get } from "./api.js";
-import { address, el, link, show } from "./dom.js";
+import { address, copy, el, show } from "./dom.js";
 import { count } from "./format.js";
 import { foldedLogs } from "./logs.js";
 
@@ -12,7 +12,7 @@ export function failureList(box, run, view, signal) {
   const draw = async () => {
     for (;;) {
       const found = await get(["runs", run, "failing"], null, signal);
-      show(box, classes(run, view.overview.failures), groups(run, found, signal), attempts(run, view.failing));
+      show(box, classes(run, view.overview.failures), remedy(view.overview.failures), groups(run, found, signal));
       if (found.is_whole || signal.aborted) return;
       await new Promise((done) => { setTimeout(done, AGAIN_MS); });
     }
@@ -23,10 +23,21 @@ export function failureList(box, run, view, signal) {
   return (now) => { view = now; return box.querySelector("details[open]") ? null : draw().catch(failed); };
 }
 
+const SCORE = "gymq score --rollouts OUTPUT_failures.jsonl --output again.jsonl"; // OUTPUT as of `gymq collect --output`
+
+// What makes the failures good: a reply without a verdict is verified again without the model.
+function remedy(failures) {
+  if (!Object.keys(failures).length) return null;
+  const button = el("button", { type: "button", class: "more", onclick: () => copy(SCORE, button) }, "copy");
+  return el("p", null, "verifier_failed" in failures ? ["Once the verifier is mended, ", el("code", null, SCORE), " ", button,
+    " verifies the replies again without the model (OUTPUT: what gymq collect wrote to). "] : null,
+  el("span", { class: "quiet" }, "The same gymq collect command tries all of them again."));
+}
+
 function classes(run, failures) {
   const sorted = Object.entries(failures).sort((a, b) => b[1] - a[1]);
   return [el("h2", null, "Failed rollouts by class"), sorted.length
-    ? el("div", { class: "chips" }, sorted.map(([name, number]) => el("a", { class: "chip bad", href: address(["run", run], { failure: name }) }, `${name} ${count(number)}`)))
+    ? el("div", { class: "chips" }, sorted.map(([name, number]) => el("a", { class: "chip bad", href: address(["run", run], { tab: "rollouts", failure: name }) }, `${name} ${count(number)}`)))
     : el("p", { class: "quiet" }, "no failures")];
 }
 
@@ -39,15 +50,6 @@ function groups(run, { groups: found, num_failed: number, is_whole: isWhole }, s
           el("a", { href: address(["logs"], { worker }) }, worker), times < group.count ? ` (${count(times)})` : ""])) : null),
       el("p", { class: "lines" }, group.message),
       el("div", { class: "chips" }, group.rollouts.map(([task, rollout]) => el("a", { class: "chip", href: address(["rollout", run, task, rollout], { by: "failure" }) }, `${task} / ${rollout}`)),
-        group.count > group.rollouts.length ? el("a", { class: "chip", href: address(["run", run], { failure: group.failure_class }) }, `all of ${group.failure_class}`) : null),
+        group.count > group.rollouts.length ? el("a", { class: "chip", href: address(["run", run], { tab: "rollouts", failure: group.failure_class }) }, `all of ${group.failure_class}`) : null),
       foldedLogs("log lines about the first", { rollout: `${run}/${group.rollouts[0].join("/")}` }, signal)))];
-}
-
-function attempts(run, failing) {
-  if (!failing.length) return null;
-  return [el("h2", { class: "spaced" }, "Newest"), el("ul", { class: "plain" }, failing.map((one) => {
-    const [, task, rollout] = one.rollout.split("/");
-    return el("li", null, link(["rollout", run, task, rollout], `${task} / ${rollout}`), " ",
-      el("span", { class: "bad" }, one.failure_class), " ", el("span", { class: "quiet clip lines" }, one.reason));
-  }))];
 }

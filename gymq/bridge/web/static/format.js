@@ -15,7 +15,29 @@ export function decimals(number, digits = 3) {
   return Math.abs(value) >= 1e6 || (value !== 0 && Math.abs(value) < 1e-3) ? value.toExponential(2) : String(Number(value.toFixed(digits)));
 }
 
-export const percent = (number) => (number === null || number === undefined ? "–" : `${Number(number).toFixed(1)} %`);
+// With so many decimals, rounded as Python rounds: of two that are as near, to the even one.
+export function fixed(number, digits) {
+  if (number === null || number === undefined) return "–";
+  const value = Number(number), scaled = value * 10 ** digits;
+  const isHalfway = Number.isInteger(value * 2 ** (digits + 1)) && !Number.isInteger(scaled) && Number.isInteger(2 * scaled);
+  return isHalfway ? ((2 * Math.round(scaled / 2)) / 10 ** digits).toFixed(digits) : value.toFixed(digits);
+}
+
+// Writes all numbers of a column with as many decimals as one of them needs.
+export function sameDecimals(numbers, most = 3) {
+  const known = numbers.filter((one) => typeof one === "number" && Number.isFinite(one));
+  let digits = 0;
+  while (digits < most && known.some((one) => Math.abs(one - Number(one.toFixed(digits))) > 1e-9)) digits += 1;
+  return (number) => (typeof number === "number" && Math.abs(number) < 1e6 ? fixed(number, digits) : decimals(number));
+}
+
+export const percent = (number) => (number === null || number === undefined ? "–" : `${fixed(number, 1)} %`);
+
+// The names of environments by those of their agents: `mcqa` for `mcqa_simple_agent`, unless it is ambiguous.
+export const environments = (agents) => Object.fromEntries(agents.map((name) => {
+  const short = name.replace(/_simple_agent$/, "") || name;
+  return [name, agents.includes(short) ? name : short];
+}));
 
 export function bytes(number) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];
@@ -38,4 +60,12 @@ export function time(unix) {
   const at = new Date(unix * 1000);
   const pad = (number) => String(number).padStart(2, "0");
   return `${at.getFullYear()}-${pad(at.getMonth() + 1)}-${pad(at.getDate())} ${pad(at.getHours())}:${pad(at.getMinutes())}`;
+}
+
+// How long ago a time was.
+export function age(unix) {
+  if (!unix) return "–";
+  const passed = Math.max(0, Date.now() / 1000 - unix);
+  for (const [unit, length] of [["d", 86400], ["h", 3600], ["min", 60]]) if (passed >= length) return `${Math.floor(passed / length)} ${unit} ago`;
+  return "just now";
 }

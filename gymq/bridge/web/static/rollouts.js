@@ -15,7 +15,7 @@ export function rolloutList(box, run, query, { agents, failures }, signal) {
   const wanted = Object.fromEntries(FIELDS.map((name) => [name, query.get(name) || ""]));
   const sort = query.get("sort") || "task", order = query.get("order") || "up";
   const skip = Number(query.get("skip") || 0);
-  const here = (changed) => address(["run", run], { ...wanted, sort: sort === "task" ? "" : sort, order: order === "up" ? "" : order, ...changed });
+  const here = (changed) => address(["run", run], { tab: "rollouts", ...wanted, sort: sort === "task" ? "" : sort, order: order === "up" ? "" : order, ...changed });
   const table = new Table(run, sort, order, wanted.text ? null : here);
   show(box, filters(run, wanted, Object.keys(agents), Object.keys(failures), here, table.menu.node), table.node, table.foot);
   const failed = (error) => { if (error.name !== "AbortError") show(table.foot, el("span", { class: "bad" }, error.message)); };
@@ -104,7 +104,7 @@ function filters(run, wanted, agents, failures, here, menu) {
     location.hash = here({ ...Object.fromEntries(new FormData(form)), skip: "" });
   } },
     field("text", { type: "search", placeholder: "text in prompt or output", "aria-label": "text" }), unfold, more,
-    el("button", { type: "submit" }, "search"), Object.values(wanted).some(Boolean) ? el("a", { href: address(["run", run]) }, "clear") : null, menu);
+    el("button", { type: "submit" }, "search"), Object.values(wanted).some(Boolean) ? el("a", { href: address(["run", run], { tab: "rollouts" }) }, "clear") : null, menu);
   return form;
 }
 
@@ -121,7 +121,7 @@ async function search(run, wanted, table, signal) {
       looked += found.looked_at;
       number += found.rows.length;
       const progress = el("span", { class: "quiet" }, `${count(number)} found among ${count(looked)}`);
-      if (found.is_end) return show(table.foot, progress, el("span", { class: "quiet" }, "end of results"));
+      if (found.is_end) return show(table.foot, el("span", { class: "quiet" }, `${number ? count(number) : "nothing"} found among ${count(looked)} rollouts`));
       if (stopped || number >= most) {
         most = number + PAGE;
         return show(table.foot, progress, el("button", { type: "button", onclick: () => go().catch(() => {}) }, "search more"));

@@ -5,17 +5,18 @@ import { get, listen } from "./api.js";
 import { chartList } from "./charts.js";
 import { configurationView } from "./configuration.js";
 import { address, el, link, show } from "./dom.js";
-import { count, decimals, leftOut, percent, seconds, time } from "./format.js";
+import { age, count, leftOut, time } from "./format.js";
 import { failureList } from "./failures.js";
 import { bind } from "./keys.js";
+import { environmentTable, numFailed, progressBar, stateWords, tiles } from "./numbers.js";
 import { rolloutList } from "./rollouts.js";
 import { taskGrid } from "./tasks.js";
 
-const TABS = [["rollouts", "Rollouts"], ["tasks", "Tasks"], ["failures", "Failures"], ["charts", "Charts"], ["configuration", "Configuration"]];
+const TABS = [["tasks", "Tasks"], ["rollouts", "Rollouts"], ["failures", "Failures"], ["charts", "Charts"], ["configuration", "Configuration"]];
 const AGAIN_MS = 3000; // between two readings of the lists of a run that is in progress
 
 export async function runView(main, run, query, signal, live) {
-  const tab = TABS.some(([name]) => name === query.get("tab")) ? query.get("tab") : "rollouts";
+  const tab = TABS.some(([name]) => name === query.get("tab")) ? query.get("tab") : "tasks";
   const known = await site(signal);
   const actions = actionBar(run, known, signal), described = description(run, known, signal);
   const numbers = el("div"), state = el("span", { class: "badge", hidden: true }), since = el("p", { class: "quiet" });
@@ -42,13 +43,13 @@ export async function runView(main, run, query, signal, live) {
     actions.update(view);
     described.update(view);
     state.hidden = false;
-    state.className = `badge ${view.state}`;
-    state.textContent = view.state;
+    const failures = numFailed(view.overview.all);
+    state.className = `badge ${failures ? "failing" : ""} ${view.state}`;
+    state.textContent = stateWords(view.state, failures);
     since.textContent = [startOf(view), leftOut([view])].filter(Boolean).join("; ");
-    drawNumbers(numbers, view, rate);
+    show(numbers, progressBar(view), tiles(view, rate), environmentTable(view));
     newest = view;
-    const failures = Object.values(view.overview.failures).reduce((sum, one) => sum + one, 0);
-    show(tabs, TABS.map(([name, title]) => el("a", { href: address(["run", run], { tab: name === "rollouts" ? "" : name }), "aria-current": name === tab ? "page" : null },
+    show(tabs, TABS.map(([name, title]) => el("a", { href: address(["run", run], { tab: name === "tasks" ? "" : name }), "aria-current": name === tab ? "page" : null },
       title, name === "failures" && failures ? el("span", { class: "badge failure" }, count(failures)) : null)));
     if (!again) again = parts[tab](view);
     else if (view.num_stored !== numRead) isStale = true;
@@ -111,29 +112,5 @@ class Rate {
 
 function startOf({ overview }) {
   const models = overview.models.map((model) => model.replace(/^policy_model = /, ""));
-  return [overview.created_at && `started ${time(overview.created_at)}`, models.length && `policy: ${models.join(", ")}`].filter(Boolean).join(", ");
-}
-
-function drawNumbers(box, view, rate) {
-  const { overview } = view;
-  const failures = Object.values(overview.failures).reduce((sum, one) => sum + one, 0);
-  const agents = Object.values(overview.agents);
-  const isOpen = ["queued", "running"].includes(view.state);
-  const perSecond = rate.perSecond(), left = rate.left(view);
-  const only = agents.length === 1 ? agents[0] : null;
-  const interval = (estimate, format) => (estimate?.interval ? `${format(estimate.interval.low)} to ${format(estimate.interval.high)}` : null);
-  const tiles = [["rewarded", count(overview.num_rewarded), overview.num_rollouts ? `of ${count(overview.num_rollouts)}` : null],
-    ["mean reward", decimals(overview.mean_reward), interval(only?.mean_reward, decimals)],
-    only ? ["pass@1", percent(only.pass_at_k["1"]?.value), interval(only.pass_at_k["1"], (value) => value.toFixed(1))] : null,
-    only?.fields.output_tokens ? ["tokens per rollout", decimals(only.fields.output_tokens.mean, 0), null] : null,
-    ["failed", count(failures), overview.num_failed_attempts > failures ? `${count(overview.num_failed_attempts)} attempts failed` : null],
-    isOpen ? ["rollouts/s", perSecond === null ? "–" : decimals(perSecond, 1), left ? `done in ${seconds(left)}` : "while you watch"] : null,
-    view.state === "interrupted" ? ["missing", count(overview.num_rollouts - view.num_stored), "the same gymq collect resumes it"] : null,
-    isOpen ? ["queued or in flight", count(view.num_queued), null] : null].filter(Boolean);
-  const fill = el("span", { class: "fill" });
-  fill.style.width = overview.num_rollouts ? `${Math.min(100, (100 * view.num_stored) / overview.num_rollouts)}%` : "0";
-  show(box,
-    overview.num_rollouts ? el("span", { class: "track wide", role: "img", "aria-label": `${count(view.num_stored)} of ${count(overview.num_rollouts)} rollouts done` }, fill) : null,
-    el("div", { class: "tiles" }, tiles.map(([name, value, note]) =>
-      el("div", { class: "tile" }, el("div", { class: "quiet" }, name), el("div", { class: "value" }, value), note ? el("div", { class: "quiet small" }, note) : null))));
+  return [overview.created_at && `started ${time(overview.created_at)} (${age(overview.created_at)})`, models.length && `policy: ${models.join(", ")}`].filter(Boolean).join(", ");
 }

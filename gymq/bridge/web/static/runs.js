@@ -2,11 +2,12 @@
 
 import { get } from "./api.js";
 import { address, el, link, show } from "./dom.js";
-import { bytes, count, decimals, percent, seconds, time } from "./format.js";
+import { age, bytes, count, environments, fixed, percent, seconds, time } from "./format.js";
+import { numFailed, stateWords } from "./numbers.js";
 
 const PAGE = 25;
 const AGAIN_MS = 4000;
-const COLUMNS = [["run", "run"], ["state", "state"], [null, "rollouts", true], ["reward", "reward", true], ["pass_at_1", "pass@1", true],
+const COLUMNS = [["run", "run"], ["state", "state"], [null, "environment"], [null, "rollouts", true], ["reward", "reward", true], ["pass_at_1", "pass@1", true],
   ["tokens", "tokens", true], ["duration_s", "duration", true], [null, "model"], ["started", "started"]];
 const FIRST_UP = ["run", "state"]; // columns that a first click sorts upwards
 
@@ -62,28 +63,29 @@ function table(runs, wanted, here, chosen, toggle) {
     return el("th", { class: kind, "aria-sort": isHere ? (wanted.order === "up" ? "ascending" : "descending") : null },
       el("a", { href: here({ sort: name, order, skip: "" }), class: "sorter" }, title, isHere ? (wanted.order === "up" ? " ↑" : " ↓") : ""));
   };
-  return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "runs" }, el("table", { class: "runs" },
+  return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "runs" }, el("table", { class: "runs cards" },
     el("thead", null, el("tr", null, el("th", null, el("span", { class: "unseen" }, "compare")), COLUMNS.map(heading))),
     el("tbody", null, runs.map((row) => runCells(row, chosen, toggle)))));
 }
 
 function runCells({ overview: run, state, num_stored: stored, pass_at_1: first, output_tokens: tokens, duration_s: duration }, chosen, toggle) {
-  const failures = Object.values(run.failures).reduce((sum, one) => sum + one, 0);
-  const agents = Object.keys(run.agents).length;
+  const failures = numFailed(run.all), agents = Object.keys(run.agents);
+  const badge = (kind) => el("a", { class: `badge ${kind} ${failures ? "failing" : ""} ${state}`, href: address(["run", run.run], { tab: failures ? "failures" : "" }) }, stateWords(state, failures));
+  const cell = (title, kind, ...parts) => el("td", { class: kind, "data-name": title }, parts);
   const mark = el("input", { type: "checkbox", checked: chosen.has(run.run), "aria-label": `compare ${run.run}`, onchange: (event) => toggle(run.run, event.target.checked) });
   return el("tr", null, el("td", null, mark),
-    el("td", { class: "run-cell" }, link(["run", run.run], run.run), el("span", { class: `badge narrow-only ${state}` }, state), run.tags.map((tag) => el("a", { class: "chip tag", href: address([], { text: tag }) }, tag)),
+    el("td", { class: "run-cell" }, link(["run", run.run], run.run), badge("narrow-only"), run.tags.map((tag) => el("a", { class: "chip tag", href: address([], { text: tag }) }, tag)),
       run.note ? el("span", { class: "clip quiet small" }, run.note) : null),
-    el("td", { class: "wide-only" }, el("span", { class: `badge ${state}` }, state)),
-    el("td", { class: "number" }, count(stored), run.num_rollouts ? el("span", { class: "quiet" }, ` of ${count(run.num_rollouts)}`) : null,
-      run.num_rollouts && state !== "done" ? el("div", null, bar(stored / run.num_rollouts)) : null,
-      failures ? el("a", { class: "bad small block-line", href: address(["run", run.run], { tab: "failures" }) }, `${count(failures)} failed`) : null),
-    el("td", { class: "number" }, decimals(run.mean_reward)),
-    el("td", { class: "number" }, first !== null ? percent(first) : agents > 1 ? el("span", { class: "quiet" }, `${agents} agents`) : "–"),
-    el("td", { class: "number" }, tokens === null ? "–" : count(Math.round(tokens))),
-    el("td", { class: "number nowrap" }, duration === null ? "–" : seconds(duration)),
-    el("td", { class: "quiet" }, el("span", { class: "clip" }, run.models.map((model) => model.replace(/^policy_model = /, "")).join(", "))),
-    el("td", { class: "quiet nowrap" }, time(run.created_at)));
+    el("td", { class: "wide-only" }, badge("")),
+    cell("environment", null, el("span", { class: "clip" }, agents.length ? Object.values(environments(agents)).join(", ") : "–"), run.all ? el("span", { class: "quiet small nowrap" }, `${count(run.all.tasks)} tasks`) : null),
+    cell("rollouts", "number", count(stored), run.num_rollouts && run.num_rollouts !== stored ? el("span", { class: "quiet" }, ` of ${count(run.num_rollouts)}`) : null,
+      run.num_rollouts && state !== "done" ? el("div", null, bar(stored / run.num_rollouts)) : null),
+    cell("reward", "number", fixed(run.mean_reward, 3)),
+    cell("pass@1", "number", first !== null ? percent(first) : "–"),
+    cell("tokens", "number", tokens === null ? "–" : count(Math.round(tokens))),
+    cell("duration", "number nowrap", duration === null ? "–" : seconds(duration)),
+    cell("model", "quiet", el("span", { class: "clip" }, run.models.map((model) => model.replace(/^policy_model = /, "")).join(", "))),
+    cell("started", "quiet nowrap", el("span", { title: time(run.created_at) }, age(run.created_at))));
 }
 
 function bar(part) {

@@ -25,7 +25,7 @@ export function scaleOf(tasks) {
 
 export function taskGrid(box, run, query, signal) {
   const sort = query.get("sort") || "task", shown = query.get("show") || "all", skip = Number(query.get("skip") || 0);
-  const here = (changed) => address(["run", run], { tab: "tasks", sort, show: shown, ...changed });
+  const here = (changed) => address(["run", run], { sort, show: shown, ...changed });
   const body = el("tbody"), note = el("p", { class: "quiet", role: "status" }, "loading …"), foot = el("div", { class: "pager" });
   const choice = (name, label, value, options) => el("select", { "aria-label": label, onchange: (event) => { location.hash = here({ [name]: event.target.value }); } },
     options.map(([key, text]) => el("option", { value: key, selected: key === value }, text)));
@@ -41,7 +41,7 @@ export function taskGrid(box, run, query, signal) {
       note.textContent = `${count(found.num_uniform)} of ${count(found.num_tasks)} tasks (${percent((100 * found.num_uniform) / (found.num_tasks || 1))}) have the same reward in all their rollouts`
         + (found.is_whole ? "" : "; loading …");
       show(body, found.tasks.map((task) => el("tr", { class: task.is_uniform ? "uniform" : null },
-        el("td", null, el("a", { href: address(["run", run], { task: task.task_index }) }, task.task_index)),
+        el("td", null, el("a", { href: address(["run", run], { tab: "rollouts", task: task.task_index }) }, task.task_index)),
         el("td", null, dots(run, task, scale)), el("td", { class: "number" }, decimals(task.mean)),
         el("td", null, task.is_uniform ? el("span", { class: "badge" }, "no variance") : null),
         el("td", null, el("span", { class: "clip" }, task.prompt)))));
