@@ -11,7 +11,7 @@ import msgspec
 
 from gymq.data.jsonl import JsonlError, LineSource, numbered_lines, parse_object
 from gymq.errors import GymqError
-from gymq.protocol.messages import VerifiedRollout
+from gymq.protocol.messages import JUDGE_FIELDS, VerifiedRollout
 from gymq.protocol.subjects import MAX_INDEX as MAX_INDEX
 
 TASK_INDEX = "_ng_task_index"
@@ -29,8 +29,8 @@ PARAMS = "responses_create_params"
 FAILURE_FIELDS = frozenset(
     {FAILURE_CLASS, FAILURE_STAGE, FAILURE_MESSAGE, FAILURE_TERMINAL, FAILURE_CURABLE, FAILURE_SEQUENCE}
 )
-RESULT_FIELDS = FAILURE_FIELDS | {"response", "reward"}
-"""Fields of a line of results in addition to those of its row and verdict, the indices and the attempt."""
+RESULT_FIELDS = FAILURE_FIELDS | JUDGE_FIELDS | {"response", "reward"}
+"""Fields of a line of results in addition to those of its row and verifier, the indices and the attempt."""
 ROW_NUMBER = "_rowidx"  # position in the list of a caller; differs between calls
 
 T = TypeVar("T")

@@ -302,7 +302,12 @@ class Verify(Call, tag="verify.v1", kw_only=True):
 
 class Verified(Message, tag="verified.v1", kw_only=True):
     reward: Finite
-    verdict: dict[str, Any] = {}
+    verdict: dict[str, Any] = {}  # of the verifier, with `JUDGE_FIELDS` if it asked a judge
+
+
+# Fields of a verdict that are recorded where the verifier asked a judge.
+JUDGE_CALLS, JUDGE_INPUT_TOKENS, JUDGE_OUTPUT_TOKENS = "judge_calls", "judge_input_tokens", "judge_output_tokens"
+JUDGE_FIELDS = frozenset({JUDGE_CALLS, JUDGE_INPUT_TOKENS, JUDGE_OUTPUT_TOKENS})
 
 
 class Close(Call, tag="close.v1", kw_only=True):

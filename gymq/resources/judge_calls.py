@@ -9,11 +9,8 @@ from contextvars import ContextVar
 from typing import Any
 
 from gymq import responses
+from gymq.protocol.messages import JUDGE_CALLS, JUDGE_INPUT_TOKENS, JUDGE_OUTPUT_TOKENS
 from gymq.protocol.tokens import TOKEN_FIELDS
-
-JUDGE_CALLS = "judge_calls"
-INPUT_TOKENS = "judge_input_tokens"
-OUTPUT_TOKENS = "judge_output_tokens"
 
 MAX_TEXT_CHARS = 16_000
 """Characters of a text of a call; a longer one loses its middle."""
@@ -76,7 +73,7 @@ class JudgeCalls:
         if not calls:
             return {}
         totals = (sum(call[name] for call in calls) for name in ("input_tokens", "output_tokens"))
-        return {JUDGE_CALLS: calls, **dict(zip((INPUT_TOKENS, OUTPUT_TOKENS), totals, strict=True))}
+        return {JUDGE_CALLS: calls, **dict(zip((JUDGE_INPUT_TOKENS, JUDGE_OUTPUT_TOKENS), totals, strict=True))}
 
 
 recorded_calls: ContextVar[JudgeCalls | None] = ContextVar("recorded_calls", default=None)

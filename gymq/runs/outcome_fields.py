@@ -13,9 +13,8 @@ from typing import Any
 import msgspec
 
 from gymq.data.rows import AGENT_REF, PARAMS, attempt_index
-from gymq.protocol.messages import Failure, Outcome, Unresolved, VerifiedRollout
+from gymq.protocol.messages import JUDGE_CALLS, Failure, Outcome, Unresolved, VerifiedRollout
 from gymq.protocol.tokens import TOKEN_FIELDS, to_json
-from gymq.resources.judge_calls import JUDGE_CALLS
 from gymq.responses import last_assistant_text
 
 MAX_LEVELS = 8  # of a structure in which a judge's calls are looked for

@@ -368,3 +368,16 @@ def test_sigterm_leaves_no_unfinished_files(here):
         process.send_signal(signal.SIGTERM)
     assert process.returncode == 143
     assert {path for path in here.iterdir() if path.name != "__pycache__"} == before
+
+
+def test_calls_of_a_judge_belong_to_the_verdict_and_not_to_the_row(gymq, lenient, here):
+    call = {"model": "judge", "label": "[[A]]", "request": {"input": "right?"}, "response": {"output": []}}
+    judged = {"judge_calls": [call], "judge_input_tokens": 9, "judge_output_tokens": 2}
+    file = write_lines(here / "old.jsonl", result(0, "A", answer="A", reward=0.0, **judged))
+    shown = gymq("rollouts", file, "--task", 0, "--rollout", 0).out
+    assert "judge  judge_calls[0]" in shown[shown.index("verdict ═") :]
+    assert "judge_calls" not in shown[: shown.index("verdict ═")]
+    assert gymq("score", "--rollouts", file, "--output", here / "new.jsonl", "--resources", lenient).status == 0
+    (line,) = read_lines(here / "new.jsonl")
+    assert line["reward"] == 1.0
+    assert not line.keys() & judged.keys()

@@ -9,9 +9,19 @@ import msgspec
 
 from gymq.bridge.failures import not_found
 from gymq.data.rows import PARAMS, attempt_index
-from gymq.protocol.messages import Failure, Generated, Outcome, Task, ToolResult, Unresolved, Verified, VerifiedRollout
+from gymq.protocol.messages import (
+    JUDGE_INPUT_TOKENS,
+    JUDGE_OUTPUT_TOKENS,
+    Failure,
+    Generated,
+    Outcome,
+    Task,
+    ToolResult,
+    Unresolved,
+    Verified,
+    VerifiedRollout,
+)
 from gymq.protocol.tokens import TOKEN_FIELDS
-from gymq.resources.judge_calls import INPUT_TOKENS, OUTPUT_TOKENS
 from gymq.runs.in_flight import RecordedEffect
 from gymq.runs.outcome_fields import (
     answer_of,
@@ -61,7 +71,7 @@ def stored_view(outcome: Outcome) -> View:
         view["verdict"] = {name: value for name, value in verdict.items() if name != PARAMS}
         calls = shown_calls(view["verdict"])
         view["judge_calls"] = [call for found in calls.values() for call in found]
-        view["judge_fields"] = [*calls, INPUT_TOKENS, OUTPUT_TOKENS]
+        view["judge_fields"] = [*calls, JUDGE_INPUT_TOKENS, JUDGE_OUTPUT_TOKENS]
     if isinstance(outcome, Failure | Unresolved):
         view["failure"] = {
             "class": str(outcome.failure_class),

@@ -36,7 +36,17 @@ from gymq.data.run_files import Manifest, RunFiles
 from gymq.errors import GymqError
 from gymq.protocol import subjects, token_forms
 from gymq.protocol.codec import encode
-from gymq.protocol.messages import BadMessage, Failure, FailureClass, Outcome, Run, Stage, Unresolved, VerifiedRollout
+from gymq.protocol.messages import (
+    JUDGE_FIELDS,
+    BadMessage,
+    Failure,
+    FailureClass,
+    Outcome,
+    Run,
+    Stage,
+    Unresolved,
+    VerifiedRollout,
+)
 from gymq.protocol.tokens import TOKEN_FIELDS
 from gymq.runs.foreign import rollout_lines
 from gymq.runs.foreign.rollout import name_of
@@ -200,6 +210,7 @@ def _outcome(
     if not isinstance(response, dict):
         raise _Unusable(f"the line has no object `{_RESPONSE}`, so it is not a rollout")
     names = [] if fields is None else [name for name in members if name not in _OF_RESULT and name not in fields]
+    names += JUDGE_FIELDS & members.keys()
     verdict = {name: _value(members, name) for name in names if name not in (TASK_INDEX, ROLLOUT_INDEX, AGENT_REF)}
     return VerifiedRollout(**common, response=response, reward=float(reward), verdict=verdict)
 

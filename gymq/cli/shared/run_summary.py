@@ -8,8 +8,8 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from gymq.protocol.messages import JUDGE_INPUT_TOKENS, JUDGE_OUTPUT_TOKENS
 from gymq.render import say, shown_seconds
-from gymq.resources.judge_calls import INPUT_TOKENS, OUTPUT_TOKENS
 from gymq.runs.collection.progress import Progress
 from gymq.runs.older_rewards import OlderRewards
 from gymq.stats.running import ProfileSnapshot
@@ -55,7 +55,7 @@ def summary_of(progress: Progress, snapshot: ProfileSnapshot, truncated: int) ->
         snapshot: statistics of the files of the run.
         truncated: replies in them that reached the limit of output tokens.
     """
-    names = ("input_tokens", "output_tokens", INPUT_TOKENS, OUTPUT_TOKENS)
+    names = ("input_tokens", "output_tokens", JUDGE_INPUT_TOKENS, JUDGE_OUTPUT_TOKENS)
     totals = {name: _total(snapshot, name) for name in names}
     return RunSummary(
         duration_s=time.monotonic() - progress.started,

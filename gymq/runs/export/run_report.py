@@ -7,9 +7,8 @@ from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from gymq.errors import GymqError
-from gymq.protocol.messages import Failure, Outcome, Run, VerifiedRollout
+from gymq.protocol.messages import JUDGE_INPUT_TOKENS, JUDGE_OUTPUT_TOKENS, Failure, Outcome, Run, VerifiedRollout
 from gymq.redaction import redact
-from gymq.resources.judge_calls import INPUT_TOKENS, OUTPUT_TOKENS
 from gymq.runs.outcome_fields import objects, params_of, question_of, readable_content, row_of
 from gymq.stats.field_totals import FieldTotals
 from gymq.stats.outcome_feed import add_outcome
@@ -154,7 +153,7 @@ def _figures(agent: AgentSnapshot) -> Iterator[tuple[str, float]]:
         yield f"mean/{name}", stats.mean
         if stats.std is not None:
             yield f"std/{name}", stats.std
-        if field in (*_TOKENS, INPUT_TOKENS, OUTPUT_TOKENS):
+        if field in (*_TOKENS, JUDGE_INPUT_TOKENS, JUDGE_OUTPUT_TOKENS):
             yield f"total/{name}", round(stats.mean * stats.count)
 
 
