@@ -292,9 +292,10 @@ class RunningProfile:
         Args:
             ks: values of k; default: the largest number of rollouts of a task, and the powers of two below it.
         """
-        found = {name: _Agent() for name in sorted(self._state.agents)}
-        for name, agent in found.items():
-            agent.merge(self._state.agents[name])
+        found: dict[str, _Agent] = {}
+        for name, agent in sorted(self._state.agents.items()):
+            found[name] = msgspec.structs.replace(agent, folded=_TaskTotals())
+            found[name].folded.merge(agent.folded)
         for task in self._state.tasks.rollouts():
             for name, rollouts in task.items():
                 found[name].folded.fold(rollouts, self._state.pass_threshold)
