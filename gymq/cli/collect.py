@@ -30,7 +30,7 @@ from gymq.defaults import DEFAULT_WINDOW, MAX_VERSIONS, PASS_THRESHOLD, TokenFor
 
 def collect(
     *overrides: str,
-    rows: Annotated[Path | None, DATA] = None,
+    rows: Annotated[Path | None, DATA, Parameter(alias="--input")] = None,
     dataset: Annotated[str | None, DATA] = None,
     limit: Annotated[OptionalCount, DATA] = None,
     prompt_field: Annotated[str | None, DATA] = None,
