@@ -37,7 +37,8 @@ MAX_SOURCE_CHARS = 100
 SIGNAL = signal.SIGUSR2
 
 _RESUMED = b"\0resumed\n"
-_TICK, _THREAD = b"Timeout (", b"Thread "
+_TICK, _THREAD, _CUT = b"Timeout (", b"Thread ", b"  ...\n"
+_OUTERMOST = b"_run_module_as_main"  # of a worker process, see `gymq.cluster.spawner`
 _FRAME = re.compile(rb'  File "(.+)", line (\d+) in (.+)\n')
 
 
@@ -107,7 +108,7 @@ def watching_this_process() -> Iterator[None]:
         yield
         return
     send = f"kill -{SIGNAL.name.removeprefix('SIG')} {os.getpid()}"
-    script = f'while read -r line; do case $line in "{_TICK.decode()}"*) {send};; esac; done'
+    script = f'while read -r line; do case $line in "{_TICK.decode()}"*) sleep 0.2; {send};; esac; done'
     written, read = socket.socketpair()
     with written, read, subprocess.Popen([shell, "-c", script], stdin=read.fileno()) as process:
         read.close()
@@ -142,18 +143,24 @@ class TickReader:
         """Take a line that the watched process has written."""
         if line.endswith(_RESUMED):
             self._num_ticks = 0
-        elif line.startswith(_TICK):
-            self._num_ticks += 1
-            place = innermost_of_author(self._stack)  # at the tick before
-            if self._num_ticks > MOST_TICKS and place is not None:
-                self._end(place)
-            else:
-                self._tick()
         elif line.startswith(_THREAD):
             self._stack = []
+        elif line == _CUT:
+            self._written()
         elif (frame := _FRAME.fullmatch(line)) is not None:
             file, number, function = frame.groups()
             self._stack.append(Place(file.decode(), int(number), function.decode()))
+            if function == _OUTERMOST:
+                self._written()
+
+    def _written(self) -> None:
+        """Act on a stack that is complete: the signal changes frames, which are read without a lock."""
+        self._num_ticks += 1
+        place = innermost_of_author(self._stack)
+        if self._num_ticks > MOST_TICKS and place is not None:
+            self._end(place)
+        else:
+            self._tick()
 
 
 def blocked(place: Place, seconds: float) -> str:

@@ -49,8 +49,8 @@ class Spawned:
             while line := await reader.readline():
                 if line.startswith(ANSWER) and not self._answer.done():
                     self._answer.set_result(line.removeprefix(ANSWER).decode().strip())
-                elif line.startswith(ENDED):
-                    status = int(line.removeprefix(ENDED))
+                elif ENDED in line:  # at the end of what the process wrote when it ended
+                    status = int(line.rpartition(ENDED)[2])
                 elif line.startswith(SUSPECTS):
                     self.suspects = msgspec.json.decode(line.removeprefix(SUSPECTS), type=list[SuspectCall])
                 else:

@@ -98,6 +98,7 @@ Thread 0x00007f0000000001 (most recent call first):
   File "{asyncio.__file__}", line 3 in step
   File "/tmp/env.py", line 7 in verify
   File "{sessions.__file__}", line 5 in _verdict
+  File "<frozen runpy>", line 198 in _run_module_as_main
 '''
 
     def write(text: str) -> None:

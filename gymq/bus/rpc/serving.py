@@ -15,7 +15,7 @@ from typing import Any
 from gymq.authoring import CurrentCall, current_call
 from gymq.bus import Bus, BusError, Msg, Subscription, blobs
 from gymq.bus.rpc import tracing
-from gymq.bus.rpc.loop_fairness import Starter
+from gymq.bus.rpc.loop_fairness import Starter, Turns
 from gymq.bus.rpc.process_reports import limit_reached
 from gymq.bus.rpc.quarantine import TRUSTED_LOSSES, SuspectCall, SuspectCalls
 from gymq.failures import LoopBlocked, RolloutError
@@ -179,7 +179,7 @@ class Service:
             self._server.in_background(self._unsubscribe())
 
     def _start_one(self) -> bool:
-        if not self._waiting or self._running >= self.limit or self._server.is_paused:
+        if not self._waiting or self._running >= self.limit:
             return False
         job = self._waiting.popleft()
         self._running += 1
@@ -216,6 +216,8 @@ class Service:
                 raise RolloutError(FailureClass.DEADLINE_EXCEEDED, "the call waited until its deadline")
             if request.num_lost:
                 await self._server.accept_at_once(job)
+            if self._server.has_been_blocked:
+                await self._server.take_turn()
             with tracing.served(self.name, request.rollout, job.trace):
                 if request.num_lost <= TRUSTED_LOSSES:
                     return await self._handler(job.subject, request)
@@ -257,13 +259,9 @@ class Service:
         self._server.accept(job)
         return request
 
-    def schedule(self) -> None:
-        """Start waiting jobs, as many as may run."""
+    def _next(self) -> None:
         if self._waiting:
             self._starter.schedule()
-
-    def _next(self) -> None:
-        self.schedule()
         if not self._subscriptions and not self._leaving and len(self._waiting) < MOST_WAITING // 2:
             self._server.in_background(self.join())
 
@@ -296,7 +294,8 @@ class Server:
         self._accepted: dict[str, _Job] = {}  # by call id
         self.suspects = suspects or SuspectCalls()
         self.is_stopping = False
-        self.is_paused = False
+        self._turns = Turns()
+        self._paused_until = 0.0
         self.has_been_blocked = False  # a call has blocked the loop: others may, so all are accepted before they run
         self.loop = asyncio.get_running_loop()
         self._background: set[asyncio.Task[Any]] = set()
@@ -350,14 +349,14 @@ class Server:
                 await service.leave()
 
     def pause(self) -> None:
-        """Start no more calls for a moment, in which the loop answers all that has waited for it."""
-        self.is_paused = self.has_been_blocked = True
-        self.loop.call_later(PAUSE_S, self._resume)
+        """Begin no call for a moment, in which the loop answers all that has waited for it."""
+        self.has_been_blocked = True
+        self._paused_until = self.loop.time() + PAUSE_S
 
-    def _resume(self) -> None:
-        self.is_paused = False
-        for service in self.services:
-            service.schedule()
+    async def take_turn(self) -> None:
+        """Wait for a round of the event loop in which no other call begins, and for the end of a pause."""
+        async with self._turns.take():
+            await asyncio.sleep(self._paused_until - self.loop.time())
 
     async def drain(self, deadline_s: float) -> None:
         """Leave all queue groups, answer what has arrived, for at most `deadline_s` seconds; stop the rest."""
