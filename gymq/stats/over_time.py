@@ -45,6 +45,7 @@ class TimeBin(msgspec.Struct, frozen=True):
     start: float
     end: float
     part: Part
+    so_far: Estimate | None  # the mean reward of all that ended until then, with its 95 % interval over tasks
 
 
 class VersionPart(msgspec.Struct, frozen=True):
@@ -72,7 +73,12 @@ def over_time(rollouts: Sequence[Measured]) -> list[TimeBin]:
     bins: list[list[Measured]] = [[] for _ in range(NUM_BINS)]
     for one in rollouts:
         bins[min(NUM_BINS - 1, int((one.ended_at - start) / width))].append(one)
-    return [TimeBin(start + at * width, start + (at + 1) * width, _part(found)) for at, found in enumerate(bins)]
+    so_far = RunningReward()
+    found: list[TimeBin] = []
+    for at, those in enumerate(bins):
+        _add_rewards(so_far, those)
+        found.append(TimeBin(start + at * width, start + (at + 1) * width, _part(those), so_far.estimate()))
+    return found
 
 
 def by_version(rollouts: Iterable[Measured]) -> list[VersionPart]:
@@ -97,12 +103,16 @@ def spread(values: Sequence[float]) -> Spread | None:
 
 def _part(rollouts: Sequence[Measured]) -> Part:
     reward = RunningReward()
-    for one in rollouts:
-        if one.reward is not None:
-            reward.add(one.task_index, None, one.reward)
+    _add_rewards(reward, rollouts)
     return Part(
         rollouts=len(rollouts),
         failed=sum(one.reward is None for one in rollouts),
         truncated=sum(one.is_truncated for one in rollouts),
         reward=reward.estimate(),
     )
+
+
+def _add_rewards(mean: RunningReward, rollouts: Iterable[Measured]) -> None:
+    for one in rollouts:
+        if one.reward is not None:
+            mean.add(one.task_index, None, one.reward)

@@ -567,7 +567,7 @@ async def test_a_judges_prompt_and_words_are_shown_as_such(web: Web, run: str, p
     await page.shows("the same thing")
     rows = "[...document.querySelectorAll('.gist')].map((row) => [...row.children].map((one) => one.innerText))"
     assert dict(await page.value(rows)) == {
-        "asked": "2 + 2?",
+        "prompt": "2 + 2?",
         "expected (expected_answer)": "4",
         "answer (extracted_answer)": "four",
         "verdict": "accuracy 0.5",
@@ -665,6 +665,51 @@ async def test_recorded_calls_of_a_judge_are_shown_once_with_their_numbers(web: 
     assert await page.value("document.querySelectorAll('.judge').length") == 2
     chips = "[...document.querySelectorAll('.gist .chip')].map((chip) => chip.innerText)"
     assert await page.value(chips) == ["accuracy 0.5"]
+
+
+async def test_criteria_are_a_list_and_a_row_without_an_answer_is_shown(web: Web, run: str, page: Page) -> None:
+    verdict = {"met": {"is short": True, hostile(1): False}, "scores": {"tone": 0.5, "order": 1}}
+    row = {"hint": "sun", "responses_create_params": {"input": "Explain it."}}
+    await web.store(rollout(run, 0, row=row, verdict=verdict, reward=2 / 3))
+    await page.open(f"{web.url}#/rollout/{run}/0/0")
+    await page.until("document.querySelectorAll('.criteria').length === 2")
+    marks = "[...document.querySelectorAll('.criteria [role=img]')].map((one) => one.getAttribute('aria-label'))"
+    assert await page.value(marks) == ["met", "not met"]
+    numbers = "[...document.querySelectorAll('.criteria .number')].map((one) => one.textContent)"
+    assert await page.value(numbers) == ["0.5", "1.0"]
+    assert await page.value("document.querySelector('.reward').textContent") == "reward 0.667"
+    assert await page.value("document.querySelector('.reward').classList.contains('partly')")
+    rows = "[...document.querySelectorAll('.gist')].map((row) => [...row.children].map((one) => one.innerText))"
+    assert dict(await page.value(rows))["row"] == '{hint: "sun"}'
+    await is_unharmed(page)
+
+
+async def test_charts_have_whole_labels_and_leave_out_what_did_not_happen(web: Web, run: str, page: Page) -> None:
+    await web.announce(run, num_rollouts=2000)
+    # Ten a millisecond: a throughput whose labels have five digits.
+    at = [1.7e9 + 0.0001 * number for number in range(200)]
+    await web.store(*(rollout(run, task, duration_s=1.0, started_at=at[task]) for task in range(200)))
+    await web.profile()
+    await page.open(f"{web.url}#/run/{run}?tab=charts")
+    await page.shows("Throughput")
+    left = "[...document.querySelectorAll('svg.chart')].map((chart) => Math.min(...[...chart.querySelectorAll('.tick')]"
+    assert min(await page.value(f"{left}.map((one) => one.getBBox().x)))")) >= 0
+    assert not await page.value("document.body.innerText.includes('Truncated replies')")
+    assert await page.value("document.body.innerText.includes('Mean reward so far')")
+
+
+async def test_no_table_of_a_run_is_cut_in_a_narrow_window(web: Web, run: str, page: Page) -> None:
+    await web.announce(run, num_rollouts=32, models=["a-model-with-a-name"])
+    await web.store(*(rollout(run, 0, at, num_rollouts=16) for at in range(16)))
+    await web.store(*(rollout(run, 1, at, agent="other", num_rollouts=16) for at in range(16)))
+    await web.profile()
+    await page.size(400, 800)
+    for view in (f"?text={run}", f"run/{run}", f"run/{run}?tab=rollouts"):
+        await page.open(f"{web.url}#/{view}")
+        await page.until("document.querySelectorAll('tbody tr').length > 0")
+        await page.rendered()
+        cut = "[...document.querySelectorAll('.scroll:has(.cards)')].filter((one) => one.scrollWidth > one.clientWidth)"
+        assert await page.value(f"{cut}.length") == 0, view
 
 
 async def test_a_rollout_of_two_hundred_turns_builds_no_more_than_is_looked_at(web: Web, run: str, page: Page) -> None:

@@ -105,6 +105,7 @@ async def test_charts_follow_a_run_over_time_and_by_policy_version(web: Web, run
     charts = await web.get(f"runs/{run}/charts")
     assert sum(one["part"]["rollouts"] for one in charts["over_time"]) == 4
     assert charts["over_time"][0]["part"]["reward"]["value"] == 0.0
+    assert charts["over_time"][-1]["so_far"]["value"] == 0.5
     assert [(one["version"], one["part"]["reward"]["value"]) for one in charts["versions"]] == [
         ("step-1", 0.0),
         ("step-2", 1.0),

@@ -25,8 +25,10 @@ from gymq.protocol.messages import Failure, Outcome, Unresolved, VerifiedRollout
 from gymq.responses.items import is_truncated
 from gymq.runs.outcome_fields import (
     expected_of,
+    fields_beside_prompt,
     num_turns,
     output_tokens,
+    own_fields,
     params_of,
     question_of,
     row_of,
@@ -187,7 +189,9 @@ def row(position: int, outcome: Outcome) -> RolloutRow:
         words, reward, failure = outcome.message, None, str(outcome.failure_class)
     verdict = outcome.verdict if isinstance(outcome, VerifiedRollout) else {}
     fields = row_of(outcome)
-    expected = list(expected_of(fields, verdict).values())
+    params = params_of(fields, verdict)
+    # Where no field is named for what is expected, all that the row has beside its prompt.
+    expected = [*expected_of(fields, verdict).values(), fields_beside_prompt(own_fields(fields), params)][0]
     return RolloutRow(
         position=position,
         task_index=outcome.task_index,
@@ -205,8 +209,8 @@ def row(position: int, outcome: Outcome) -> RolloutRow:
         is_truncated=not isinstance(outcome, Failure) and is_truncated(outcome.response),
         stage="" if isinstance(outcome, VerifiedRollout) else str(outcome.stage),
         stages=_stages(outcome),
-        prompt=question_of(params_of(fields, verdict))[:WORDS],
-        expected=value_text(expected[0])[:WORDS] if expected else "",
+        prompt=question_of(params)[:WORDS],
+        expected=value_text(expected)[:WORDS] if expected else "",
         words=words[:WORDS],
         details=details_of(fields, verdict),
     )

@@ -28,6 +28,7 @@ from gymq.runs.outcome_fields import (
     expected_of,
     fields_beside_prompt,
     objects,
+    own_fields,
     params_of,
     prompt_of,
     retry_words,
@@ -43,6 +44,8 @@ View = dict[str, Any]
 def stored_view(outcome: Outcome) -> View:
     """Return a stored rollout without its tokens, which are only counted."""
     verdict = outcome.verdict if isinstance(outcome, VerifiedRollout) else {}
+    row = row_of(outcome)
+    expected = expected_of(row, verdict)
     view: View = {
         "state": outcome.__struct_config__.tag.partition(".")[0],  # type: ignore[union-attr]
         "run": outcome.run,
@@ -57,7 +60,9 @@ def stored_view(outcome: Outcome) -> View:
         "policy_versions": outcome.policy_versions,
         "timings": [[str(timing.stage), timing.started_s, timing.duration_s] for timing in outcome.timings],
         **_asked(outcome.row, verdict),
-        "expected": expected_of(row_of(outcome), verdict),
+        "expected": expected,
+        # What a verifier goes by where no field is named for it.
+        "fields": {} if expected else fields_beside_prompt(own_fields(row), params_of(row, verdict)),
         "answer": dict(zip(("name", "value"), answer_of(outcome), strict=True)),
     }
     if isinstance(outcome, VerifiedRollout | Unresolved):

@@ -1,12 +1,30 @@
 // Drawings: pass@k over k with its intervals, values as a histogram, and figures over the course of a run.
 
 import { el, svg } from "./dom.js";
-import { count, decimals, percent } from "./format.js";
+import { count, decimals, percent, sameDecimals } from "./format.js";
 
-const WIDTH = 560, HEIGHT = 260, LEFT = 40, RIGHT = 14, TOP = 12, BOTTOM = 34;
+const WIDTH = 560, HEIGHT = 260, LEFT = 54, RIGHT = 14, TOP = 12, BOTTOM = 34;
 const NUMBER = 30; // between the middles of two numbers under an axis
 const MOST_BANDS = 2, ASIDE = 6; // curves with bands; points between the intervals of others
+const CHARACTER = 11; // the widest that one of a label is
 const tone = (number) => `tone${number % 6}`;
+
+// The next higher round number, so that an axis up to it has labels that are read at a glance.
+function round(value) {
+  const unit = 10 ** Math.floor(Math.log10(value));
+  return unit * [1, 1.5, 2, 3, 4, 5, 6, 8, 10].find((step) => step * unit >= value * (1 - 1e-9));
+}
+
+// Draws the lines and labels of an axis; `y` gives the place of a value.
+function axis(drawing, values, y, left) {
+  const written = sameDecimals(values, 2);
+  for (const value of values) {
+    drawing.append(svg("line", { x1: left, x2: WIDTH - RIGHT, y1: y(value), y2: y(value), class: "grid" }));
+    drawing.append(svg("text", { x: left - 6, y: y(value) + 4, class: "tick end" }, written(value)));
+  }
+}
+
+const leftOf = (values) => 10 + CHARACTER * Math.max(3, ...values.map((value) => sameDecimals(values, 2)(value).length));
 
 // series: [{ name, points: [{ k, value, low, high }] }], values in percent
 export function passCurve(series) {
@@ -16,10 +34,7 @@ export function passCurve(series) {
   const x = (k) => LEFT + (ks.length === 1 ? 0.5 : Math.log2(k) / most) * (WIDTH - LEFT - RIGHT);
   const y = (value) => TOP + (1 - value / 100) * (HEIGHT - TOP - BOTTOM);
   const drawing = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "chart", role: "img", "aria-label": "pass@k in percent over k" });
-  for (const value of [0, 25, 50, 75, 100]) {
-    drawing.append(svg("line", { x1: LEFT, x2: WIDTH - RIGHT, y1: y(value), y2: y(value), class: "grid" }));
-    drawing.append(svg("text", { x: LEFT - 6, y: y(value) + 4, class: "tick end" }, value));
-  }
+  axis(drawing, [0, 25, 50, 75, 100], y, LEFT);
   let room = Infinity;
   for (const k of ks.toReversed()) {
     if (room - x(k) < NUMBER) continue;
@@ -62,15 +77,17 @@ export function histograms(series) {
 function histogram(bars, number, title = "rewards", height = 180) {
   const total = bars.reduce((sum, bar) => sum + bar.count, 0);
   const most = Math.max(...bars.map((bar) => bar.count));
-  const slot = (WIDTH - LEFT - RIGHT) / bars.length;
+  const top = most > 1 ? round(most) : 1, marks = [...new Set([0, top % 2 ? 0 : top / 2, top])], start = leftOf(marks);
+  const slot = (WIDTH - start - RIGHT) / bars.length;
   const single = bars.every((bar) => bar.low === bar.high);
   const drawing = svg("svg", { viewBox: `0 0 ${WIDTH} ${height}`, class: "chart", role: "img", "aria-label": title });
   const base = height - BOTTOM + 8;
-  drawing.append(svg("line", { x1: LEFT, x2: WIDTH - RIGHT, y1: base, y2: base, class: "grid" }));
+  const place = (number) => base - (number / top) * (base - 26);
+  axis(drawing, marks, place, start);
   bars.forEach((bar, index) => {
-    const tall = (bar.count / most) * (base - 26);
+    const tall = base - place(bar.count);
     const wide = single ? Math.min(slot * 0.7, 70) : slot - 1.5;
-    const left = LEFT + index * slot + (slot - wide) / 2;
+    const left = start + index * slot + (slot - wide) / 2;
     const hint = single ? decimals(bar.low) : `${decimals(bar.low)} to ${decimals(bar.high)}`;
     drawing.append(svg("rect", { x: left, y: base - tall, width: wide, height: Math.max(tall, bar.count ? 1 : 0), rx: 2, class: `bar ${tone(number)}` },
       svg("title", null, `${title === "rewards" ? "reward" : title} ${hint}: ${count(bar.count)} rollouts, ${percent((100 * bar.count) / total)}`)));
@@ -80,9 +97,8 @@ function histogram(bars, number, title = "rewards", height = 180) {
     }
   });
   if (!single) {
-    drawing.append(svg("text", { x: LEFT, y: base + 16, class: "tick" }, decimals(bars[0].low)));
+    drawing.append(svg("text", { x: start, y: base + 16, class: "tick" }, decimals(bars[0].low)));
     drawing.append(svg("text", { x: WIDTH - RIGHT, y: base + 16, class: "tick end" }, decimals(bars[bars.length - 1].high)));
-    drawing.append(svg("text", { x: LEFT, y: 14, class: "tick" }, `highest bar: ${count(most)} rollouts`));
   }
   return drawing;
 }
@@ -94,20 +110,19 @@ function legend(names) {
 }
 
 // points: [{ at, value, low, high, hint }] with `at` in any unit; a line with the band of its intervals
-export function course(points, { label, name, low = 0, high, hint }) {
+export function course(points, { label, name, low = 0, hint }) {
   const known = points.filter((point) => point.value !== null && point.value !== undefined);
   if (!known.length) return el("p", { class: "quiet" }, "nothing yet");
   const height = 190, base = height - BOTTOM + 8;
   const first = points[0].at, last = points[points.length - 1].at;
-  const most = high ?? (Math.max(...known.map((point) => point.high ?? point.value), low) || 1);
+  const highest = Math.max(...known.map((point) => point.high ?? point.value), low);
+  const most = highest > 0 ? round(highest) : highest || 1;
   const least = Math.min(low, ...known.map((point) => point.low ?? point.value));
-  const x = (at) => LEFT + (last > first ? (at - first) / (last - first) : 0.5) * (WIDTH - LEFT - RIGHT);
+  const marks = [least, (least + most) / 2, most], start = leftOf(marks);
+  const x = (at) => start + (last > first ? (at - first) / (last - first) : 0.5) * (WIDTH - start - RIGHT);
   const y = (value) => TOP + (1 - (value - least) / ((most - least) || 1)) * (base - TOP);
   const drawing = svg("svg", { viewBox: `0 0 ${WIDTH} ${height}`, class: "chart", role: "img", "aria-label": label });
-  for (const value of [least, (least + most) / 2, most]) {
-    drawing.append(svg("line", { x1: LEFT, x2: WIDTH - RIGHT, y1: y(value), y2: y(value), class: "grid" }));
-    drawing.append(svg("text", { x: LEFT - 6, y: y(value) + 4, class: "tick end" }, decimals(value, 2)));
-  }
+  axis(drawing, marks, y, start);
   const banded = known.filter((point) => point.low !== null && point.low !== undefined);
   if (banded.length > 1) {
     const edge = (side) => banded.map((point) => `${x(point.at)},${y(point[side])}`);
@@ -116,7 +131,7 @@ export function course(points, { label, name, low = 0, high, hint }) {
   for (const point of banded.length > 1 ? [] : banded) drawing.append(svg("line", { x1: x(point.at), x2: x(point.at), y1: y(point.low), y2: y(point.high), class: "whisker tone0" }));
   drawing.append(svg("polyline", { points: known.map((point) => `${x(point.at)},${y(point.value)}`).join(" "), class: "curve tone0" }));
   for (const point of known) drawing.append(svg("circle", { cx: x(point.at), cy: y(point.value), r: 3, class: "point tone0" }, svg("title", null, hint(point))));
-  drawing.append(svg("text", { x: LEFT, y: base + 16, class: "tick" }, name(points[0])));
+  drawing.append(svg("text", { x: start, y: base + 16, class: "tick" }, name(points[0])));
   if (points.length > 1) drawing.append(svg("text", { x: WIDTH - RIGHT, y: base + 16, class: "tick end" }, name(points[points.length - 1])));
   return drawing;
 }

@@ -3,7 +3,7 @@
 import { get } from "./api.js";
 import { course, curveOf, histograms, lengths, passCurve } from "./chart.js";
 import { el, link, show } from "./dom.js";
-import { count, decimals, percent, seconds, time } from "./format.js";
+import { count, decimals, fixed, percent, seconds, time } from "./format.js";
 
 const AGAIN_MS = 300;
 
@@ -37,18 +37,18 @@ const pointOf = (at, one, value) => ({ at, value, ...one });
 const clock = (unix) => new Date(unix * 1000).toLocaleTimeString("en-GB");
 
 function courses({ over_time: bins, versions, lengths: found, num_replies: replies, num_truncated: truncated, is_whole: isWhole }) {
-  const rewards = bins.map((bin) => pointOf((bin.start + bin.end) / 2, { ...bin, low: bin.part.reward?.interval?.low, high: bin.part.reward?.interval?.high }, bin.part.reward?.value));
+  const rewards = bins.map((bin) => pointOf(bin.end, { ...bin, low: bin.so_far?.interval?.low, high: bin.so_far?.interval?.high }, bin.so_far?.value));
   const rates = bins.map((bin) => pointOf((bin.start + bin.end) / 2, bin, bin.part.rollouts / (bin.end - bin.start)));
   const cut = bins.map((bin) => pointOf((bin.start + bin.end) / 2, bin, bin.part.rollouts ? (100 * bin.part.truncated) / bin.part.rollouts : null));
   const name = (point) => (point.start ? clock(point.at) : "");
   const policies = versions.map((one, at) => pointOf(at, { ...one, low: one.part.reward?.interval?.low, high: one.part.reward?.interval?.high }, one.part.reward?.value));
   const note = isWhole ? "" : "loading …";
   return el("div", { class: "columns" },
-    bins.length ? titled("Mean reward over time", note || `${time(bins[0].start)} to ${clock(bins[bins.length - 1].end)}`, course(rewards, { label: "mean reward over time", name, hint: (point) => `${name(point)}: ${hint(point)}` })) : null,
+    bins.length ? titled("Mean reward so far", note || `${time(bins[0].start)} to ${clock(bins[bins.length - 1].end)}`, course(rewards, { label: "mean reward of the rollouts that ended so far", name, hint: (point) => `${name(point)}: ${fixed(point.value, 3)}` })) : null,
     policies.length ? titled("Mean reward by policy version", note, course(policies, { label: "mean reward by policy version", name: (point) => point.version, hint: (point) => `${point.version}: ${hint(point)}` })) : null,
     bins.length ? titled("Throughput", "rollouts that ended per second", course(rates, { label: "rollouts per second over time", name, hint: (point) => `${name(point)}: ${decimals(point.value, 2)} rollouts/s` })) : null,
-    titled("Truncated replies", `${count(truncated)} of ${count(replies)} (${percent((100 * truncated) / (replies || 1))}) reached the limit of output tokens`,
-      truncated && bins.length ? course(cut, { label: "truncated replies in percent over time", name, hint: (point) => `${name(point)}: ${percent(point.value)}` }) : el("p", { class: "quiet" }, truncated ? "" : "none")),
+    truncated ? titled("Truncated replies", `${count(truncated)} of ${count(replies)} (${percent((100 * truncated) / (replies || 1))}) reached the limit of output tokens`,
+      bins.length ? course(cut, { label: "truncated replies in percent over time", name, hint: (point) => `${name(point)}: ${percent(point.value)}` }) : null) : null,
     Object.entries(found).map(([what, bars], at) => titled(`${what[0].toUpperCase()}${what.slice(1)}`, "of a rollout", lengths(bars, what, at + 2))));
 }
 

@@ -1,7 +1,7 @@
 // The columns of the table of rollouts: those that a reader chooses, kept in this browser.
 
 import { address, el, show } from "./dom.js";
-import { count, decimals, seconds, time } from "./format.js";
+import { count, gradeOf, sameDecimals, seconds, time } from "./format.js";
 
 const KEPT = "gymq-columns";
 const clip = (text, kind = "clip") => el("span", { class: kind }, text);
@@ -12,7 +12,8 @@ const FIELDS = {
   expected: { title: "expected", cell: (row) => clip(row.expected), kind: "wide-only" },
   answer: { title: "answer", isUnsorted: true, kind: "words-cell",
     cell: (row) => el("span", { class: row.failure_class ? "clip lines" : "clip" }, row.failure_class ? el("span", { class: "bad" }, `${row.failure_class}: `) : null, row.words) },
-  reward: { title: "reward", kind: "number", cell: (row) => (row.reward === null ? el("span", { class: "bad" }, "–") : el("span", { class: row.reward > 0 ? "good" : "bad" }, decimals(row.reward))) },
+  reward: { title: "reward", kind: "number", value: (row) => row.reward,
+    cell: (row, written) => (row.reward === null ? el("span", { class: "bad" }, "–") : el("span", { class: gradeOf(row.reward) }, written(row.reward))) },
   turns: { title: "turns", kind: "number", cell: (row) => row.turns || "–" },
   output_tokens: { title: "tokens", kind: "number", cell: (row) => count(row.output_tokens) },
   duration_s: { title: "time", kind: "number", cell: (row) => seconds(row.duration_s) },
@@ -42,12 +43,13 @@ function choose(names) {
   try { localStorage.setItem(KEPT, JSON.stringify(names)); } catch { /* then it lasts as long as the page */ }
 }
 
-const shownValue = (value) => (typeof value === "number" ? decimals(value) : value === undefined ? "" : String(value));
+const shownValue = (value, written) => (typeof value === "number" ? written(value) : value === undefined ? "" : String(value));
 
 // A column; fields of rows and verdicts are known by their paths, as `verdict.accuracy`.
 function columnOf(name) {
   if (Object.hasOwn(FIELDS, name)) return { name, ...FIELDS[name] };
-  return { name, title: name, kind: "detail", cell: (row) => clip(shownValue(Object.hasOwn(row.details, name) ? row.details[name] : undefined)) };
+  const value = (row) => (Object.hasOwn(row.details, name) ? row.details[name] : undefined);
+  return { name, title: name, kind: "detail", value, cell: (row, written) => clip(shownValue(value(row), written)) };
 }
 
 // The chosen columns that this run has, in a fixed order.
@@ -65,11 +67,17 @@ export function heading({ name, title, kind, isUnsorted }, sort, order, to) {
     el("a", { href: to({ sort: name === "task" ? "" : name, order: isHere && order === "up" ? "down" : "", skip: "" }), class: "sorter" }, title, isHere ? (order === "up" ? " ↑" : " ↓") : ""));
 }
 
-export function cells(run, row, shown, by) {
+// The lines of a table; the numbers of a column have the same decimals.
+export function lines(run, rows, shown, by) {
+  const written = new Map(shown.filter(({ value }) => value).map(({ name, value }) => [name, sameDecimals(rows.map(value))]));
+  return rows.map((row) => cells(run, row, shown, by(row), written));
+}
+
+function cells(run, row, shown, by, written) {
   return el("tr", null,
     el("td", { class: "nowrap" }, el("a", { href: address(["rollout", run, row.task_index, row.rollout_index], { by }) }, `${row.task_index} / ${row.rollout_index}`),
       row.attempt ? el("span", { class: "quiet" }, ` attempt ${row.attempt + 1}`) : null),
-    shown.map(({ kind, cell }) => el("td", { class: kind || null }, cell(row))));
+    shown.map(({ name, title, kind, cell }) => el("td", { class: kind || null, "data-name": kind === "words-cell" ? null : title }, cell(row, written.get(name)))));
 }
 
 // A menu of all columns; `changed` is called when one was chosen or left out.

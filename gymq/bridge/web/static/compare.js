@@ -4,7 +4,7 @@ import { get } from "./api.js";
 import { curveOf, histograms, passCurve } from "./chart.js";
 import { configurationDifferences } from "./configuration.js";
 import { address, el, link, show } from "./dom.js";
-import { count, decimals, leftOut, percent } from "./format.js";
+import { count, fixed, leftOut, percent } from "./format.js";
 import { bind } from "./keys.js";
 import { transcript } from "./rollout.js";
 import { dots, scaleOf } from "./tasks.js";
@@ -39,8 +39,8 @@ function numbers(agents, runs, views) {
   const shown = (agent) => (agents.length > 1 ? [...new Set([ks(agent)[0], ks(agent).at(-1)])].filter(Boolean) : ks(agent));
   const withInterval = (estimate) => (estimate ? `${percent(estimate.value)}${estimate.interval ? ` (${estimate.interval.low.toFixed(1)} to ${estimate.interval.high.toFixed(1)})` : ""}` : "–");
   const row = (name, cell) => [name, ...views.map(cell)];
-  const rows = [row("rewarded", (view) => count(view.overview.num_rewarded)), row("failed", (view) => count(failures(view))),
-    row("mean reward", (view) => decimals(view.overview.mean_reward)),
+  const rows = [row("finished", (view) => count(view.num_stored)), row("failed", (view) => count(failures(view))),
+    row("mean reward", (view) => fixed(view.overview.mean_reward, 3)),
     ...agents.flatMap((agent) => shown(agent).map((k) => row(agents.length > 1 ? `${agent}: pass@${k}` : `pass@${k}`, (view) => withInterval(view.overview.agents[agent]?.pass_at_k[k])))),
     row("policy", (view) => view.overview.models.join(", "))];
   return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "numbers of the runs" }, el("table", null,
@@ -61,7 +61,7 @@ async function tasks(box, paired, runs, query, signal) {
     const scale = scaleOf(found.tasks.flatMap((pair) => [pair.left, pair.right, ...pair.more].filter(Boolean)));
     const choice = el("select", { "aria-label": "order of tasks", onchange: (event) => { location.hash = here({ sort: event.target.value, skip: "" }); } },
       ORDERS.map(([value, text]) => el("option", { value, selected: value === sort }, text)));
-    const cells = (run, task) => [el("td", { class: "number" }, decimals(task?.mean)), el("td", null, task ? dots(run, task, scale) : null)];
+    const cells = (run, task) => [el("td", { class: "number" }, fixed(task?.mean, 3)), el("td", null, task ? dots(run, task, scale) : null)];
     show(box, el("div", { class: "row" }, el("h2", null, "Task by task"), choice),
       found.tasks.length ? el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "tasks" }, el("table", null,
         el("thead", null, el("tr", null, el("th", null, "task"), el("th", { class: "number" }, "difference"), runs.map((run) => el("th", { colspan: 2 }, run)), el("th", null, "prompt"))),
@@ -78,7 +78,7 @@ async function tasks(box, paired, runs, query, signal) {
   }
 }
 
-const signed = (value) => (value === null || value === undefined ? "–" : `${value > 0 ? "+" : ""}${decimals(value)}`);
+const signed = (value) => (value === null || value === undefined ? "–" : `${value > 0 ? "+" : ""}${fixed(value, 3)}`);
 
 // The one number for which runs are compared; `first` leads to this run as the second one.
 function difference({ run, difference: found, num_better: better, num_worse: worse, num_equal: equal, num_tasks: common }, left, first) {

@@ -33,6 +33,9 @@ export function sameDecimals(numbers, most = 3) {
 
 export const percent = (number) => (number === null || number === undefined ? "–" : `${fixed(number, 1)} %`);
 
+// A part of the full reward is neither won nor lost.
+export const gradeOf = (reward) => (reward >= 1 ? "good" : reward > 0 ? "partly" : "bad");
+
 // The names of environments by those of their agents: `mcqa` for `mcqa_simple_agent`, unless it is ambiguous.
 export const environments = (agents) => Object.fromEntries(agents.map((name) => {
   const short = name.replace(/_simple_agent$/, "") || name;

@@ -4,7 +4,7 @@ import { site } from "./actions.js";
 import { get, listen, post, text } from "./api.js";
 import { block, content, conversation, groupTurns } from "./conversation.js";
 import { address, copy, el, link, show } from "./dom.js";
-import { count, decimals, seconds, time } from "./format.js";
+import { count, decimals, gradeOf, sameDecimals, seconds, time } from "./format.js";
 import { folded, oneLine, readable, tree } from "./json.js";
 import { isJudged, judged } from "./judge.js";
 import { bind } from "./keys.js";
@@ -14,7 +14,8 @@ import { timeline } from "./timings.js";
 import { Turns } from "./turns.js";
 
 const CLIPPED = 2000; // characters of a longer text of which only a few lines are shown
-const STATES = { rollout: "verified", failure: "failed", unresolved: "no verdict", running: "in progress", waiting: "queued" };
+const MOST_CRITERIA = 100; // in a list; more are a tree
+const STATES = { rollout: "verified", failure: "failed", unresolved: "no reward", running: "in progress", waiting: "queued" };
 
 const ORDERS = { "": "by task", failure: "failures", reward: "lowest reward first" };
 
@@ -120,7 +121,7 @@ function head(view, signal, besides) {
   return el("section", { class: "card", tabindex: -1, "data-title": "Summary" },
     el("div", { class: "row" }, el("h1", null, `task ${task}, rollout ${rollout}`),
       el("span", { class: `badge ${view.state}` }, STATES[view.state]),
-      view.reward === undefined ? null : el("span", { class: `reward ${view.reward > 0 ? "won" : "lost"}` }, `reward ${decimals(view.reward, 6)}`),
+      view.reward === undefined ? null : el("span", { class: `reward ${gradeOf(view.reward)}` }, `reward ${decimals(view.reward)}`),
       el("span", { class: "push" }),
       besides, view.has_next_task ? link(["rollout", run, task + 1, 0], "next task", { class: "button" }) : null,
       el("button", { type: "button", onclick: (event) => here(event.target) }, "copy link")),
@@ -136,16 +137,31 @@ function gist(view) {
   const rows = [];
   const row = (name, ...nodes) => rows.push(el("div", { class: "gist" }, el("dt", null, name), el("dd", null, nodes)));
   const question = [...(view.input || [])].reverse().find((item) => !item.role || item.role === "user");
-  if (question) row("asked", clipped(content(question.content)));
+  if (question) row("prompt", clipped(content(question.content)));
   for (const [name, value] of Object.entries(view.expected || {})) row(name === "expected" ? name : `expected (${name})`, valueNode(value));
+  if (Object.keys(view.fields || {}).length) row("row", valueNode(view.fields));
   if (view.answer?.name || view.answer?.value) row(view.answer.name ? `answer (${view.answer.name})` : "answer", valueNode(view.answer.value));
   const named = new Set([view.answer?.name, ...Object.keys(view.expected || {})]);
   const rest = Object.entries(view.verdict || {}).filter(([name, value]) => !named.has(name) && value !== null && !isJudged(view, name));
   const isShort = ([, value]) => typeof value === "number" || typeof value === "boolean" || (typeof value === "string" && value.length <= 40 && !value.includes("\n"));
   const short = rest.filter(isShort);
-  if (short.length) row("verdict", el("div", { class: "chips" }, short.map(([name, value]) => el("span", { class: "chip" }, el("span", { class: "quiet" }, `${name} `), typeof value === "number" ? decimals(value, 6) : String(value)))));
-  for (const [name, value] of rest.filter((entry) => !isShort(entry))) row(name, valueNode(value));
+  if (short.length) row("verdict", el("div", { class: "chips" }, short.map(([name, value]) => el("span", { class: "chip" }, el("span", { class: "quiet" }, `${name} `), typeof value === "number" ? decimals(value) : String(value)))));
+  for (const [name, value] of rest.filter((entry) => !isShort(entry))) row(name, criteria(value) ?? valueNode(value));
   return rows.length ? el("dl", { class: "gists" }, rows) : null;
+}
+
+// Criteria by name, each met or not, or each with its number, as a list; null if a value is something else.
+function criteria(value) {
+  const entries = value && typeof value === "object" && !Array.isArray(value) ? Object.entries(value) : [];
+  if (!entries.length || entries.length > MOST_CRITERIA) return null;
+  const are = (kind) => entries.every(([, one]) => typeof one === kind);
+  if (are("boolean")) {
+    return el("ul", { class: "criteria" }, entries.map(([name, isMet]) => el("li", null,
+      el("span", { class: isMet ? "good" : "bad", role: "img", "aria-label": isMet ? "met" : "not met" }, isMet ? "✓" : "✗"), " ", name)));
+  }
+  if (!are("number")) return null;
+  const written = sameDecimals(entries.map(([, one]) => one));
+  return el("ul", { class: "criteria" }, entries.map(([name, one]) => el("li", null, el("span", { class: `number ${gradeOf(one)}` }, written(one)), " ", name)));
 }
 
 function valueNode(value) {

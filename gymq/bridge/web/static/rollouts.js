@@ -1,7 +1,7 @@
 // The rollouts of a run: sorted and filtered page by page, or those that a search through all their texts finds.
 
 import { get } from "./api.js";
-import { ColumnMenu, cells, columns, heading } from "./columns.js";
+import { ColumnMenu, columns, heading, lines } from "./columns.js";
 import { address, el, show } from "./dom.js";
 import { count } from "./format.js";
 
@@ -53,7 +53,7 @@ class Table {
     this.head = el("tr");
     this.body = el("tbody");
     this.foot = el("div", { class: "pager", role: "status" }, el("span", { class: "quiet" }, "loading …"));
-    this.node = el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "rollouts" }, el("table", { class: "rollouts" }, el("thead", null, this.head), this.body));
+    this.node = el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "rollouts" }, el("table", { class: "rollouts cards" }, el("thead", null, this.head), this.body));
     this.draw();
   }
 
@@ -77,7 +77,7 @@ class Table {
     const shown = columns(this.details);
     const by = (row) => (row.failure_class ? "failure" : this.sort === "reward" ? "reward" : "");
     show(this.head, [FIRST, ...shown].map((column) => heading(column, this.sort, this.order, this.here)));
-    show(this.body, this.rows.map((row) => cells(this.run, row, shown, by(row))));
+    show(this.body, lines(this.run, this.rows, shown, by));
   }
 }
 

@@ -47,7 +47,7 @@ export async function runView(main, run, query, signal, live) {
     state.className = `badge ${failures ? "failing" : ""} ${view.state}`;
     state.textContent = stateWords(view.state, failures);
     since.textContent = [startOf(view), leftOut([view])].filter(Boolean).join("; ");
-    show(numbers, progressBar(view), tiles(view, rate), environmentTable(view));
+    show(numbers, progressBar(view), tiles(view, rate), tab === "tasks" ? environmentTable(view) : null);
     newest = view;
     show(tabs, TABS.map(([name, title]) => el("a", { href: address(["run", run], { tab: name === "tasks" ? "" : name }), "aria-current": name === tab ? "page" : null },
       title, name === "failures" && failures ? el("span", { class: "badge failure" }, count(failures)) : null)));

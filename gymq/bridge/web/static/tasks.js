@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { address, el, link, show } from "./dom.js";
-import { count, decimals, percent } from "./format.js";
+import { count, decimals, fixed, percent } from "./format.js";
 
 const PAGE = 60;
 const MOST_DOTS = 64;
@@ -32,7 +32,7 @@ export function taskGrid(box, run, query, signal) {
   show(box, el("div", { class: "filters" },
     choice("sort", "order", sort, [["task", "in order"], ["mean", "lowest mean first"], ["spread", "widest spread first"]]),
     choice("show", "which", shown, [["all", "all tasks"], ["uniform", "only those without variance"]])), note,
-  el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "tasks" }, el("table", null,
+  el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "tasks" }, el("table", { class: "cards" },
     el("thead", null, el("tr", null, ["task", "rollouts", "mean", "variance", "prompt"].map((name, at) => el("th", { class: at === 2 ? "number" : null }, name)))), body)), foot);
   const draw = async () => {
     for (;;) {
@@ -42,7 +42,7 @@ export function taskGrid(box, run, query, signal) {
         + (found.is_whole ? "" : "; loading …");
       show(body, found.tasks.map((task) => el("tr", { class: task.is_uniform ? "uniform" : null },
         el("td", null, el("a", { href: address(["run", run], { tab: "rollouts", task: task.task_index }) }, task.task_index)),
-        el("td", null, dots(run, task, scale)), el("td", { class: "number" }, decimals(task.mean)),
+        el("td", null, dots(run, task, scale)), el("td", { class: "number", "data-name": "mean" }, fixed(task.mean, 3)),
         el("td", null, task.is_uniform ? el("span", { class: "badge" }, "no variance") : null),
         el("td", null, el("span", { class: "clip" }, task.prompt)))));
       const number = shown === "uniform" ? found.num_uniform : found.num_tasks;

@@ -13,9 +13,9 @@ export function timeline(view) {
   const strip = el("div", { class: "strip" }, timings.map((timing) => bar(timing, whole)));
   const sums = {};
   for (const [stage, , took] of timings) sums[stage] = (sums[stage] || 0) + took;
-  return el("section", { class: "card" }, el("h2", null, "Time"), strip,
+  return el("section", { class: "card", tabindex: -1 }, el("div", { class: "time-line" }, el("h2", null, "Time"), strip,
     el("div", { class: "legend" }, Object.entries(sums).map(([stage, took]) =>
-      el("span", { class: "entry" }, el("span", { class: `swatch ${stage}` }), `${stage} ${seconds(took)}, ${percent((100 * took) / whole)}`))),
+      el("span", { class: "entry" }, el("span", { class: `swatch ${stage}` }), `${stage} ${seconds(took)}, ${percent((100 * took) / whole)}`)))),
     folded(`call by call (${timings.length})`, () => waterfall(timings, whole), { class: "calls" }));
 }
 
