@@ -73,11 +73,11 @@ class Rewards:
         print("reward of each step:", " ".join(f"{value:.3f}" for value in rewards))
 
 
-def write_data(file: Path, **columns: str) -> None:
-    """Write the tasks to train on as a data set of prompts, with the row in a column; the order is always the same."""
+def write_data(file: Path) -> None:
+    """Write the tasks to train on as a data set of prompts and rows; the order is always the same."""
     rows = [json.loads(line) for line in ROWS.read_text(encoding="utf-8").splitlines()]
     random.Random(0).shuffle(rows)
-    examples = [{"prompt": row["responses_create_params"]["input"], "row": json.dumps(row), **columns} for row in rows]
+    examples = [{"prompt": row["responses_create_params"]["input"], "row": json.dumps(row)} for row in rows]
     file.write_text("".join(json.dumps(example) + "\n" for example in examples), encoding="utf-8")
 
 

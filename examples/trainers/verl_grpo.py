@@ -1,9 +1,9 @@
-"""GRPO by verl on a CPU: its trainer with gymq's agent loop, and a worker of our own in place of its actor's.
+"""GRPO by verl on a CPU: its trainer with gymq's agent loop manager, and a worker of our own in place of its actor's.
 
-verl's loop (`RayPPOTrainer.fit`), data set, agent loop worker, batches, advantages, loss and checkpoints are used as
-they are. Its other workers need an accelerator, so the forward and backward passes, the optimizer and the new weights
-for the engine are those of `policy_on_cpu.py`. The same command resumes a training that was stopped or killed, from
-verl's last checkpoint.
+verl's loop (`RayPPOTrainer.fit`), data set, padded batches, advantages, loss and checkpoints are used as they are. Its
+other workers need an accelerator, so the forward and backward passes, the optimizer and the new weights for the engine
+are those of `policy_on_cpu.py`. The same command resumes a training that was stopped or killed, from verl's last
+checkpoint.
 
 gymq up --config examples/demo_vllm/config.yaml          # in another terminal
 python examples/trainers/verl_grpo.py --nats nats://gymq:PASSWORD@HOST:PORT
@@ -12,7 +12,6 @@ python examples/trainers/verl_grpo.py --nats nats://gymq:PASSWORD@HOST:PORT
 from __future__ import annotations
 
 import argparse
-import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,6 @@ from omegaconf import DictConfig
 from policy_on_cpu import GROUP, POLICY, PolicyOnCPU, Rewards, arguments, write_data
 from tensordict import TensorDict
 from transformers import AutoTokenizer
-from verl.experimental.agent_loop.agent_loop import AgentLoopManager, AgentLoopWorker
 from verl.protocol import DataProto
 from verl.trainer.ppo.ray_trainer import RayPPOTrainer
 from verl.trainer.ppo.utils import Role
@@ -34,6 +32,7 @@ from verl.workers.utils.losses import ppo_loss
 from verl.workers.utils.padding import build_attention_mask_from_nested
 
 from gymq.trainer.sync import SyncTrainingRun
+from gymq.trainer.verl import GymqLegacyManager
 
 MAX_STALENESS = 1  # updates
 
@@ -79,19 +78,14 @@ class Actor:
         }
 
 
-class Rollouts(AgentLoopManager):
-    """verl's agent loops, in one worker in this process."""
+class Rollouts(GymqLegacyManager):
+    """Rollouts of the cluster, whose mean reward is kept."""
 
-    def __init__(self, config: DictConfig, rewards: Rewards) -> None:
-        self._worker = AgentLoopWorker(config, llm_client=None)
-        self._rewards = rewards
-        self._runner = asyncio.Runner()  # the loops keep their connection
+    rewards: Rewards
 
     def generate_sequences(self, prompts: DataProto) -> DataProto:
-        output = self._runner.run(self._worker.generate_sequences(prompts))
-        timing = self._performance_metrics([output.meta_info.pop("metrics")], output)
-        output.meta_info["timing"] = timing
-        self._rewards.keep(prompts.meta_info["global_steps"], output.batch["rm_scores"].sum(-1).tolist())
+        output = super().generate_sequences(prompts)
+        self.rewards.keep(prompts.meta_info["global_steps"], output.batch["rm_scores"].sum(-1).tolist())
         return output
 
 
@@ -117,10 +111,8 @@ class NoGPUs:
 
 
 def configuration(given: argparse.Namespace) -> DictConfig:
-    data, loops = given.output / "data.jsonl", given.output / "agent_loops.yaml"
-    write_data(data, agent_name="gymq")
-    cluster = f"nats: '{given.nats}', run: {given.run}, max_staleness: {MAX_STALENESS}"
-    loops.write_text(f"- {{name: gymq, _target_: verl_agent_loop.GymqAgentLoop, {cluster}}}\n", encoding="utf-8")
+    data = given.output / "data.jsonl"
+    write_data(data)
     prompts = given.samples_of_step // GROUP
     settings = {
         "algorithm.adv_estimator": "grpo",
@@ -137,7 +129,9 @@ def configuration(given: argparse.Namespace) -> DictConfig:
         "actor_rollout_ref.rollout.name": "vllm",
         "actor_rollout_ref.rollout.n": GROUP,
         "actor_rollout_ref.rollout.calculate_log_probs": True,
-        "actor_rollout_ref.rollout.agent.agent_loop_config_path": loops,
+        "+actor_rollout_ref.rollout.custom.gymq.nats": f"'{given.nats}'",
+        "+actor_rollout_ref.rollout.custom.gymq.run": given.run,
+        "+actor_rollout_ref.rollout.custom.gymq.max_staleness": MAX_STALENESS,
         "trainer.logger": "[console]",
         "trainer.use_v1": False,
         "trainer.device": "cpu",
@@ -158,7 +152,8 @@ def train(given: argparse.Namespace) -> None:
     trainer = RayPPOTrainer(config, AutoTokenizer.from_pretrained(POLICY), {Role.ActorRollout: Actor}, NoGPUs())
     with SyncTrainingRun(given.nats, given.run) as run:
         trainer.actor_rollout_wg = Actor(policy, config)
-        trainer.async_rollout_manager = Rollouts(config, rewards)
+        trainer.async_rollout_manager = Rollouts.create(config, llm_client=None)
+        trainer.async_rollout_manager.rewards = rewards
         trainer.checkpoint_manager = Engines(run, policy)
         trainer.fit()
     rewards.finish()

@@ -7,7 +7,6 @@ own generation, a reward function gives a number for each completion, or None wh
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import logging
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -24,20 +23,14 @@ from gymq.data.rows import PARAMS, TASK_INDEX
 from gymq.data.short_rows import whole_row
 from gymq.failures import JudgeFailed, RolloutError
 from gymq.protocol.messages import FailureClass
-from gymq.protocol.subjects import MAX_INDEX
-from gymq.responses.errors import warn_once
 from gymq.runs.local_verifiers import Verifiers, verify_again
 from gymq.testing import reply
+from gymq.trainer.adapting import place_index, warn_if_dropped
 from gymq.trainer.groups import Group, Row, TrainerError
 from gymq.trainer.sampling_params import with_sampling
 from gymq.trainer.sync import SyncTrainingRun
 
 log = logging.getLogger("gymq.trainer")
-
-_DROPPED = (
-    "TRL trains on one sequence a sample, and the chat template or the agent makes several: Group.dropped_token_share "
-    "of the sampled tokens is not trained on"
-)
 
 
 class TRLRollouts:
@@ -87,8 +80,7 @@ class TRLRollouts:
             chosen = [row for row, its_size in zip(rows, sizes, strict=True) if its_size == size]
             for group in self._run.run_rollouts(chosen, num_samples=size, **self._options):
                 groups[group.task_index] = group
-                if group.dropped_token_share:
-                    warn_once(_DROPPED)
+                warn_if_dropped(group, "TRL")
         end = trainer.processing_class.eos_token_id
         samples = [sample for row in rows for sample in _samples(groups[row[TASK_INDEX]], end)]
         return {name: [sample[name] for sample in samples] for name in samples[0]}
@@ -98,7 +90,8 @@ class TRLRollouts:
         step = trainer.state.global_step
         self._calls = self._calls + 1 if step == self._step else 0
         self._step = step
-        where = f"{step}/{self._calls}/{trainer.accelerator.process_index}"
+        # TRL shuffles again when it resumes, so that a step may then have other prompts.
+        where = step, self._calls, trainer.accelerator.process_index
         seen: Counter[bytes] = Counter()
         rows, sizes, sampling = [], [], _sampling(trainer.args)
         for key, same in groupby(map(_key, prompts)):
@@ -106,7 +99,7 @@ class TRLRollouts:
                 raise TrainerError(f"no row has the prompt {key.decode()}")
             row = self._rows[key]
             params = with_sampling(row[PARAMS], sampling, trainer.args.chat_template_kwargs)
-            rows.append({**row, PARAMS: params, TASK_INDEX: _task_index(f"{where}/{seen[key]}", key)})
+            rows.append({**row, PARAMS: params, TASK_INDEX: place_index(*where, seen[key], key.decode())})
             seen[key] += 1
             sizes.append(len(list(same)))
         return rows, sizes
@@ -118,15 +111,6 @@ def _sampling(args: Any) -> Row:
     chosen = {name: getattr(args, name) for name in names}
     chosen |= {"top_k": args.top_k or -1, "max_tokens": args.max_completion_length}
     return chosen | (args.generation_kwargs or {})
-
-
-def _task_index(where: str, key: bytes) -> int:
-    """Return the index of a group, by its place in the training and its prompt.
-
-    TRL shuffles again when it resumes, so that a step may then have other prompts.
-    """
-    digest = hashlib.blake2b(where.encode() + b"/" + key, digest_size=8).digest()
-    return int.from_bytes(digest, "big") % MAX_INDEX
 
 
 def environment_reward(completions: Sequence[Any], env_reward: Sequence[float | None], **_: Any) -> list[float | None]:

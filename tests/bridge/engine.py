@@ -47,6 +47,7 @@ class Engine:
     def __init__(self) -> None:
         self.requests: list[Body] = []
         self.num_dropped = 0  # requests whose sender hung up
+        self.num_sampled = 0  # tokens
         self.turn: Callable[[Body], Any] = lambda body: say("done")
         self.style = "message"  # how token ids are returned: message, inline or names
         self.drop_reasoning = False
@@ -107,6 +108,7 @@ class Engine:
         completion["usage"] |= {"prompt_tokens": len(prompt), "total_tokens": len(prompt) + 2}
         said = (message.get("reasoning_content") or "") + (message.get("content") or "")
         generation = [] if message.get("empty") else [*tokens(said + json.dumps(message.get("tool_calls", ""))), END]
+        self.num_sampled += len(generation)
         log_probs = [-0.5 - index / 1024 for index in range(len(generation))]
         choice["logprobs"] = {
             "content": [

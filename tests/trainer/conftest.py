@@ -7,6 +7,8 @@ import pytest
 
 from gymq.bus import Bus
 from gymq.trainer import TrainingRun
+from tests.bridge.engine import say
+from tests.bridge.environments import Counter
 from tests.bridge.world import World, grading_world
 
 Row = dict[str, Any]
@@ -35,3 +37,13 @@ def examples(world: World) -> Examples:
         return [world.row(f"say {at}", _ng_task_index=at, **members) for at in range(first, first + count)]
 
     return make
+
+
+@pytest.fixture
+async def five_calls(world: World) -> Row:
+    """A row whose rollout has five calls, none of which continues another: a sequence for each."""
+    await world.add_resources("counter", Counter())
+    await world.add_agent("counting", "counter")
+    world.engine.drop_reasoning = True  # the template renders earlier turns again
+    world.engine.turn = lambda body: say("done") if len(body["messages"]) > 8 else say(None, ("add", {"amount": 1}))
+    return world.row(agent="counting", expected=4, _ng_task_index=0)

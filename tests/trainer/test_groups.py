@@ -320,16 +320,13 @@ async def test_a_group_that_lacks_samples_is_an_error_if_it_shall_be_one(
     assert seen == []
 
 
-async def test_the_tokens_that_one_sequence_leaves_out_are_counted(training: TrainingRun, world: World) -> None:
-    await world.add_resources("counter", Counter())
-    await world.add_agent("counting", "counter")
-    world.engine.drop_reasoning = True  # the template renders earlier turns again, so no turn continues another
-    world.engine.turn = lambda body: say("done") if len(body["messages"]) > 8 else say(None, ("add", {"amount": 1}))
-    rows = [world.row(agent="counting", expected=4, _ng_task_index=0)]
-    (group,) = await collected(training.run_rollouts(rows))
+async def test_the_tokens_that_one_sequence_leaves_out_are_counted(
+    training: TrainingRun, world: World, five_calls: dict[str, Any]
+) -> None:
+    (group,) = await collected(training.run_rollouts([five_calls]))
     (sample,) = group.samples
     sampled = [sum(record.is_sampled()) for record in sample.records()]
-    assert len(sampled) == 5
+    assert (len(sampled), sum(sampled)) == (5, world.engine.num_sampled)
     assert sample.num_sampled_tokens == (sampled[0], sum(sampled[1:]))
     assert group.dropped_token_share == sum(sampled[1:]) / sum(sampled)
 

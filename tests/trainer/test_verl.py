@@ -1,11 +1,14 @@
-"""The agent loop for verl, made and run as verl's own worker does it. Needs verl."""
+"""The agent loop managers for verl, run as its trainers do, with its own workers, types and batches. Needs verl."""
 
+import asyncio
 import json
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gymq.trainer import TrainerError
 from tests.bridge.world import World
 from tests.trainer.experts import with_experts
 
@@ -15,59 +18,149 @@ POLICY = "examples/tiny_policy/checkpoint"
 
 
 @pytest.fixture
-def agent_loop(world: World, run: str, tmp_path: Path) -> Any:
-    import hydra
-    from omegaconf import OmegaConf
-    from transformers import AutoTokenizer
-    from verl.experimental.agent_loop.agent_loop import DictConfigWrap
-    from verl.utils.dataset.rl_dataset import RLHFDataset
+def config(world: World, run: str) -> Any:
+    import verl.trainer.config
+    from hydra import compose, initialize_config_dir
 
-    file = tmp_path / "agent_loops.yaml"
-    target = "examples.trainers.verl_agent_loop.GymqAgentLoop"
-    file.write_text(f"- {{name: gymq, _target_: {target}, nats: '{world.url}', run: {run}, max_staleness: 1}}\n")
-    (registered,) = OmegaConf.load(file)
-    config = OmegaConf.create(
-        {"actor_rollout_ref": {"rollout": {"prompt_length": 64, "response_length": 8}}, "data": {}}
-    )
-    return hydra.utils.instantiate(
-        config=registered,
-        trainer_config=DictConfigWrap(config=config),
-        server_manager=None,
-        tokenizer=AutoTokenizer.from_pretrained(POLICY),
-        processor=None,
-        dataset_cls=RLHFDataset,
-        data_config=DictConfigWrap(config.data),
-        hf_model_type="qwen2",
-    )
+    rollout = "actor_rollout_ref.rollout"
+    settings = {
+        "actor_rollout_ref.model.path": POLICY,
+        f"{rollout}.name": "vllm",
+        f"{rollout}.prompt_length": 256,
+        f"{rollout}.response_length": 192,
+        f"{rollout}.temperature": 0.5,
+        f"{rollout}.top_p": 0.9,
+        f"{rollout}.top_k": 7,
+        f"+{rollout}.repetition_penalty": 1.1,
+        f"{rollout}.n": 2,
+        f"+{rollout}.custom.gymq.nats": f"'{world.url}'",
+        f"+{rollout}.custom.gymq.run": run,
+    }
+    with initialize_config_dir(str(Path(verl.trainer.config.__file__).parent), version_base=None):
+        return compose("ppo_trainer", [f"{name}={value}" for name, value in settings.items()])
 
 
-async def test_a_sample_has_what_verl_needs_and_its_sampling_values(agent_loop: Any, world: World) -> None:
-    row = json.dumps(world.row("say done"))
-    output = await agent_loop.run({"temperature": 0.5, "top_p": 0.9}, row=row, raw_prompt=[])
-    assert output.reward_score == 1.0
-    assert len(output.response_ids) == len(output.response_mask) == len(output.response_logprobs)
-    assert len(output.response_ids) <= 8
-    assert set(output.response_mask) == {1}
-    assert set(output.as_dict()) >= {"prompts", "responses", "response_mask", "rollout_log_probs"}
-    (asked,) = world.engine.requests
-    assert (asked["temperature"], asked["top_p"]) == (0.5, 0.9)
+def batch_of(*rows: Any, step: int = 1, size: int = 2, validate: bool = False) -> Any:
+    """Return a batch as verl's legacy trainer makes it: each prompt so many times."""
+    import numpy
+    from verl.protocol import DataProto
+
+    columns = {"uid": range(len(rows)), "row": [json.dumps(row) for row in rows], "raw_prompt": [[]] * len(rows)}
+    made = {name: numpy.empty(len(rows), dtype=object) for name in columns}
+    for name, values in columns.items():
+        made[name][:] = list(values)
+    batch = DataProto(non_tensor_batch=made, meta_info={"global_steps": step, "validate": validate})
+    return batch.repeat(size, interleave=True)
 
 
-async def test_experts_of_tokens_are_passed_on(agent_loop: Any, world: World) -> None:
+async def generate(config: Any, batch: Any) -> Any:
+    from gymq.trainer.verl import GymqLegacyManager
+
+    def work() -> Any:
+        return GymqLegacyManager.create(config, llm_client=None).generate_sequences(batch)
+
+    return await asyncio.to_thread(work)
+
+
+async def test_a_batch_has_what_verl_needs_and_is_sampled_as_configured(config: Any, world: World) -> None:
+    output = await generate(config, batch_of(world.row("say one"), world.row("say two")))
+    assert output.batch["rm_scores"].sum(-1).tolist() == [1.0] * 4
+    assert output.batch["responses"].shape == output.batch["rollout_log_probs"].shape == (4, 192)
+    assert output.batch["response_mask"].sum(-1).min() > 0
+    names = ("temperature", "top_p", "top_k", "repetition_penalty")
+    assert {tuple(asked[name] for name in names) for asked in world.engine.requests} == {(0.5, 0.9, 7, 1.1)}
+    assert {asked.get("max_tokens", asked.get("max_completion_tokens")) for asked in world.engine.requests} == {192}
+
+
+async def test_a_step_that_is_repeated_is_answered_from_the_store(config: Any, world: World) -> None:
+    first = await generate(config, batch_of(world.row("say one"), world.row("say one")))
+    again = await generate(config, batch_of(world.row("say one"), world.row("say one")))
+    assert again.batch["responses"].tolist() == first.batch["responses"].tolist()
+    assert len(world.engine.requests) == 4
+    await generate(config, batch_of(world.row("say one"), step=2))
+    await generate(config, batch_of(world.row("say one"), step=2, validate=True))
+    assert len(world.engine.requests) == 8
+
+
+async def test_experts_of_tokens_are_passed_on(config: Any, world: World) -> None:
     world.engine.spoil = with_experts
-    output = await agent_loop.run({}, row=json.dumps(world.row("say done")))
-    fields = output.as_dict()
-    experts, num_tokens = fields["routed_experts"], len(output.prompt_ids) + len(output.response_ids)
-    assert experts.tolist() == [[[token, 1]] for token in range(num_tokens - 1)] + [[[0, 0]]]  # verl's filling
+    output = await generate(config, batch_of(world.row("say done"), size=1))
+    tokens = output.batch["attention_mask"][0].nonzero().flatten().tolist()
+    experts = output.batch["routed_experts"][0, tokens].tolist()
+    assert experts[:-1] == [[[number, 1]] for number in range(len(tokens) - 1)]
 
 
-async def test_a_masked_sample_is_not_trained_on(agent_loop: Any, world: World) -> None:
-    row = json.dumps(world.row("say done", verdict={"mask_sample": True}))
-    output = await agent_loop.run({}, row=row)
-    assert set(output.response_mask) == {0}
+async def test_a_masked_sample_is_not_trained_on(config: Any, world: World) -> None:
+    output = await generate(config, batch_of(world.row("say done", verdict={"mask_sample": True})))
+    assert output.batch["response_mask"].sum() == 0
+    assert output.batch["rm_scores"].sum() == 2.0
 
 
-async def test_a_sample_that_cannot_be_made_ends_with_the_reason(agent_loop: Any, world: World) -> None:
-    row = json.dumps(world.row("say done", verdict={"fails": {"class": "invalid_task"}}))
-    with pytest.raises(RuntimeError, match="no rollout in 3 tries: as the row asks"):
-        await agent_loop.run({}, row=row)
+async def test_a_row_that_always_fails_is_masked_and_changes_no_mean(config: Any, world: World) -> None:
+    failing = world.row("say never", verdict={"fails": {"class": "invalid_task"}})
+    output = await generate(config, batch_of(world.row("say one"), failing))
+    assert output.batch["rm_scores"].sum(-1).tolist() == [1.0] * 4
+    assert output.batch["response_mask"][2:].sum() == 0
+    with pytest.raises(TrainerError, match=r"'say never'\) has 0 of 2 samples: as the row asks"):
+        await generate(config, batch_of(failing, step=2))
+
+
+async def test_a_data_set_without_rows_is_refused(config: Any) -> None:
+    with pytest.raises(TrainerError, match="the data set needs the column `row`"):
+        await generate(config, batch_of("no row"))
+
+
+@dataclass
+class Put:
+    """What was put into verl's transfer queue, which needs actors of Ray."""
+
+    prompts: list[tuple[str, str]] = field(default_factory=list)  # partition and status
+    sequences: dict[str, tuple[Any, Any]] = field(default_factory=dict)  # fields and tag
+
+    async def put_prompt(self, key: str, partition_id: str, tag: dict[str, Any]) -> None:
+        self.prompts.append((partition_id, tag["status"]))
+
+    async def put_sequences(self, keys: list[str], fields: Any, tags: list[Any], partition_id: str) -> None:
+        self.sequences |= dict(zip(keys, zip(fields, tags, strict=True), strict=True))
+
+
+@pytest.fixture
+def put(monkeypatch: pytest.MonkeyPatch) -> Put:
+    import transfer_queue
+
+    made = Put()
+    monkeypatch.setattr(transfer_queue, "init", lambda: None)
+    monkeypatch.setattr(transfer_queue, "async_kv_put", made.put_prompt)
+    monkeypatch.setattr(transfer_queue, "async_kv_batch_put", made.put_sequences)
+    return made
+
+
+async def run_prompt(config: Any, row: Any) -> None:
+    from gymq.trainer.verl import _Worker
+
+    prompt = {"uid": "u", "row": json.dumps(row), "raw_prompt": [], "global_steps": 3}
+    await _Worker(config, None)._run_prompt(prompt, {}, {"validate": False, "step": 3})
+
+
+async def test_all_sequences_of_a_rollout_are_trained_on(config: Any, put: Put, world: World, five_calls: Any) -> None:
+    await run_prompt(config, five_calls)
+    assert put.prompts == [("train", "running"), ("train", "finished")]
+    assert sorted(put.sequences) == [f"u_{sample}_{sequence}" for sample in range(2) for sequence in range(5)]
+    for fields, tag in put.sequences.values():
+        assert fields["rm_scores"].sum() == 1.0
+        assert tag["min_global_steps"] == tag["max_global_steps"] == 2
+    assert sum(int(fields["response_mask"].sum()) for fields, _ in put.sequences.values()) == world.engine.num_sampled
+
+
+async def test_a_group_that_failed_is_reported_as_failed(config: Any, put: Put, world: World) -> None:
+    await run_prompt(config, world.row("say never", verdict={"fails": {"class": "invalid_task"}}))
+    assert put.prompts == [("train", "running"), ("train", "failure")]
+    assert not put.sequences
+
+
+async def test_the_legacy_trainer_is_told_what_it_does_not_see(
+    config: Any, five_calls: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    output = await generate(config, batch_of(five_calls, size=1))
+    assert output.batch["response_mask"].sum() > 0
+    assert "verl's legacy trainer trains on one sequence a sample" in caplog.text
