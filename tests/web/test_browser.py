@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import time
 from array import array
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,9 +14,7 @@ from gymq.bridge.viewer import Viewer
 from gymq.bus.queue.steering import read_steering
 from gymq.data.run_changes import RecordedInstance
 from gymq.data.run_configuration import encode_configuration
-from gymq.protocol import subjects
-from gymq.protocol.codec import encode
-from gymq.protocol.messages import DeadLetter, FailureClass, Stage, Timing, Unresolved
+from gymq.protocol.messages import FailureClass, Stage, Timing, Unresolved
 from gymq.testing import function_call, reply
 from tests.bridge.engine import say
 
@@ -106,21 +103,12 @@ async def test_what_a_model_wrote_stays_text_on_every_view(web: Web, run: str, p
 @pytest.mark.nightly
 async def test_the_lines_of_an_authors_mistake_are_kept_apart(web: Web, run: str, page: Page) -> None:
     message = "capitals failed to verify: KeyError: 'bern'\n  /work/capitals.py:9 in verify: return table[text]"
-    letter = DeadLetter(
-        subject=subjects.tasks(run, "asker"),
-        reason=message,
-        body=b"",
-        at=time.time(),
-        rollout=f"{run}/0/0",
-        failure_class=FailureClass.VERIFIER_FAILED,
-    )
     await web.announce(run)
     await web.store(failure(run, 0, message=message, failure_class=FailureClass.VERIFIER_FAILED))
-    await web.world.bus.js.store(subjects.dead_letters_with_run("agent", run), encode(letter))
     await web.profile()
     await page.size(1280)
     lines = "/KeyError: 'bern'\\n *.work.capitals.py:9/"
-    for tab, part in (("failures", "ul.plain li .clip"), ("rollouts", "table td .clip")):
+    for tab, part in (("failures", ".block p.lines"), ("rollouts", "table td .clip")):
         await page.open(f"{web.url}#/run/{run}?tab={tab}")
         await page.until(f"[...document.querySelectorAll({part!r})].some(found => {lines}.test(found.innerText))")
     await page.open(f"{web.url}#/rollout/{run}/0/0")
@@ -218,7 +206,8 @@ async def test_a_run_that_is_done_is_not_live_and_its_last_task_leads_nowhere(we
     await web.profile()
     await page.until("document.getElementById('live').hidden")
     await page.shows("done")
-    assert await page.value("document.querySelector('.track.wide .fill').style.width") == "100%"
+    widths = "[...document.querySelectorAll('.track.wide .fill')].map((part) => part.style.width)"
+    assert await page.value(widths) == ["50%", "50%"]
     await page.open(f"{web.url}#/rollout/{run}/0/0")
     await page.shows("next task")
     await page.open(f"{web.url}#/rollout/{run}/1/0")
@@ -788,7 +777,7 @@ async def test_several_runs_are_marked_and_compared(web: Web, run: str, page: Pa
     await page.value("[...document.querySelectorAll('a')].find((one) => one.textContent === 'compare 3').click()")
     await page.until("document.querySelectorAll('.difference').length === 2")
     values = "[...document.querySelectorAll('.difference .value')].map((one) => one.textContent)"
-    assert await page.value(values) == ["+1", "+0.5"]
+    assert await page.value(values) == ["+1.000", "+0.500"]
     assert await page.value("document.querySelectorAll('main section table tbody tr .dots').length") == 6
 
 
@@ -859,8 +848,8 @@ async def test_columns_are_chosen_by_keys_and_stay_chosen(web: Web, run: str, pa
     assert await page.value(HEADS) == names
     cells = "[...document.querySelectorAll('.rollouts tbody tr')].map((row) => [...row.cells].slice(-4)"
     assert await page.value(f"{cells}.map((one) => one.textContent))") == [
-        ["w1", "1", "[2]", "hard"],
-        ["w1", "0.5", "[2]", "hard"],
+        ["w1", "1.00", "[2]", "hard"],
+        ["w1", "0.50", "[2]", "hard"],
         ["w1", "0.25", "[2]", "hard"],
     ]
     await page.value("document.querySelector('.menu button').click()")

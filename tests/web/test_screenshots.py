@@ -196,7 +196,7 @@ async def test_the_pictures_of_the_documents_show_what_they_are_to_show(web: Web
     """The pictures in docs/images are copies: GYMQ_SCREENSHOTS=docs/images and this test make them again."""
     await store(web, run)
     views = {
-        "viewer": (f"run/{run}-step80", ".rollouts tbody tr"),
+        "viewer": (f"run/{run}-step80", ".dots"),
         "viewer_rollout": (f"rollout/{run}/0/0", ".turn .keyword"),
         "viewer_comparison": (f"compare/{run}-step80/{run}-step80-b", ".paired .value"),
     }
