@@ -6,7 +6,6 @@ updates its engines itself; the model of the cluster forwards to them.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import secrets
 from collections.abc import Mapping, Sequence
@@ -16,12 +15,14 @@ from typing import Any
 from gymq.data.records import Record
 from gymq.data.rows import PARAMS, TASK_INDEX
 from gymq.data.short_rows import whole_row
+from gymq.trainer.adapting import place_index, records_of, warn_if_dropped
 from gymq.trainer.groups import Group, Row, TrainerError
 from gymq.trainer.run import TrainingRun
 from gymq.trainer.sampling_params import with_sampling
 
-TRIES = 3  # of a trajectory that fails for a reason that may pass: SkyRL has no form for one that is missing
-_INDEX_BYTES = 6
+# What does not change which tokens are sampled, and what changes nothing with these values.
+_NOT_SAMPLING = ("logprobs", "skip_special_tokens", "include_stop_str_in_output")
+_NEUTRAL = {"top_k": -1, "min_p": 0.0, "min_tokens": 1}
 
 
 class GymqGenerator:
@@ -32,15 +33,18 @@ class GymqGenerator:
     step gets the rollouts that are stored of it.
     """
 
-    def __init__(self, training: TrainingRun, *, max_staleness: int | None = None, agent: str | None = None) -> None:
+    def __init__(self, training: TrainingRun, *, step_wise: bool = False, **options: Any) -> None:
         """Prepare a generator on a run.
 
         Args:
-            max_staleness: updates of the policy that a trajectory may be behind; None: any number.
-            agent: instance for rows that name none.
+            step_wise: return all sequences of a trajectory; as SkyRL's `generator.step_wise_trajectories`.
+            options: of `TrainingRun.run_rollouts`, for all calls; `num_samples` and `urgent` are SkyRL's. SkyRL needs a
+                reward for each trajectory: a group that failed is refilled unless `on_failed_group` is given, and what
+                is missing then is masked.
         """
         self._training = training
-        self._options: dict[str, Any] = {"max_staleness": max_staleness, "agent": agent}
+        self._step_wise = step_wise
+        self._options = {"on_failed_group": "refill"} | options
 
     async def generate(self, input_batch: Mapping[str, Any]) -> dict[str, Any]:
         """Return SkyRL's `GeneratorOutput` for its `GeneratorInput`, in the same order.
@@ -48,7 +52,7 @@ class GymqGenerator:
         A trajectory that the verifier masks is not trained on, but counts in the baseline of its group.
 
         Raises:
-            TrainerError: a row cannot be used, or a trajectory has failed `TRIES` times.
+            TrainerError: a row cannot be used, or all trajectories failed.
             RowError, BusError: as `TrainingRun.run_rollouts` does.
         """
         extras = input_batch.get("env_extras") or []
@@ -57,38 +61,36 @@ class GymqGenerator:
             raise TrainerError("SkyRL's data set needs the column `row`, with the row of each prompt as JSON text")
         metadata = input_batch.get("batch_metadata")
         sampling = _known(input_batch.get("sampling_params") or {})
-        trajectories = [
+        asked = [
             (_instance(id_), _row(extra, sampling, position))
             for position, (id_, extra) in enumerate(zip(ids, extras, strict=True))
         ]
         examples, sizes = [], []
-        for (instance, _), members in groupby(trajectories, key=lambda one: (one[0], one[1][PARAMS])):
+        for (instance, _), members in groupby(asked, key=lambda one: (one[0], one[1][PARAMS])):
             rows = [row for _, row in members]
             examples.append(rows[0] | {TASK_INDEX: _index(metadata, instance)})
             sizes.append(len(rows))
-        samples = await self._samples(examples, sizes, is_training=_phase(metadata) == "train")
-        return _output(samples, input_batch.get("trajectory_ids"))
+        groups = await self._groups(examples, sizes, is_training=_phase(metadata) == "train")
+        trajectories = [sequences for group in groups for sequences in records_of(group, groups)]
+        if not self._step_wise:
+            return _output([first for first, *_ in trajectories], input_batch.get("trajectory_ids"))
+        # The last sequence is the one from which SkyRL computes advantages.
+        records = [record for first, *branches in trajectories for record in (*branches, first)]
+        repeated = [id_ for id_, sequences in zip(ids, trajectories, strict=True) for _ in sequences]
+        is_last = [at == len(sequences) for sequences in trajectories for at, _ in enumerate(sequences, 1)]
+        return _output(records, repeated) | {"is_last_step": is_last}
 
-    async def _samples(self, examples: Sequence[Row], sizes: Sequence[int], *, is_training: bool) -> list[Record]:
-        """Return the records of all groups, in order; what fails is tried again."""
+    async def _groups(self, examples: Sequence[Row], sizes: Sequence[int], *, is_training: bool) -> list[Group]:
+        """Return the groups, in order."""
         groups: dict[int, Group] = {}
-        for _ in range(TRIES):
-            for size in sorted(set(sizes)):
-                complete = {index for index, group in groups.items() if group.is_complete}
-                missing = [
-                    example
-                    for example, wanted in zip(examples, sizes, strict=True)
-                    if wanted == size and example[TASK_INDEX] not in complete
-                ]
-                options = self._options | {"num_samples": size, "urgent": not is_training}
-                async for group in self._training.run_rollouts(missing, **options):
-                    groups[group.task_index] = group
-        for group in groups.values():
-            if not group.is_complete:
-                failure = group.failures[0]
-                text = f"no trajectory in {TRIES} tries: {failure.failure_class}: {failure.message}"
-                raise TrainerError(f"task {group.task_index} of run {self._training.run}: {text}")
-        return [sample.record() for example in examples for sample in groups[example[TASK_INDEX]].samples]
+        for size in sorted(set(sizes)):
+            chosen = [example for example, its_size in zip(examples, sizes, strict=True) if its_size == size]
+            options: dict[str, Any] = {"num_samples": size, "urgent": not is_training, **self._options}
+            async for group in self._training.run_rollouts(chosen, **options):
+                groups[group.task_index] = group
+                if not self._step_wise:
+                    warn_if_dropped(group, "SkyRL without step_wise_trajectories")
+        return [groups[example[TASK_INDEX]] for example in examples]
 
 
 def _output(records: Sequence[Record], trajectory_ids: Any) -> dict[str, Any]:
@@ -125,13 +127,13 @@ def _row(extra: Any, sampling: Row, position: int) -> Row:
 
 
 def _known(sampling: Mapping[str, Any]) -> Row:
-    """Return the parameters that say how tokens are sampled; SkyRL adds settings of its own engines, at no effect."""
-    names = ("temperature", "top_p", "max_tokens", "max_generate_length", "top_k", "min_p", "seed", "stop")
-    chosen = {name: sampling[name] for name in names if sampling.get(name) is not None}
-    if "max_generate_length" in chosen:
-        chosen["max_tokens"] = chosen.pop("max_generate_length")
-    neutral = {"top_k": -1, "min_p": 0.0}
-    return {name: value for name, value in chosen.items() if neutral.get(name) != value}
+    """Return the parameters that say how tokens are sampled, by vLLM's names."""
+    chosen = {
+        "max_tokens" if name == "max_generate_length" else name: value
+        for name, value in sampling.items()
+        if name not in _NOT_SAMPLING
+    }
+    return {name: value for name, value in chosen.items() if name not in _NEUTRAL or _NEUTRAL[name] != value}
 
 
 def _instance(trajectory_id: Any) -> str:
@@ -144,6 +146,6 @@ def _phase(metadata: Any) -> str:
 
 def _index(metadata: Any, instance: str) -> int:
     """Return the index of a group: the same for a step and an instance, and a separate one for each without a step."""
-    place = secrets.token_hex(8) if metadata is None else f"{metadata.training_phase}/{metadata.global_step}"
-    digest = hashlib.sha256(f"{place}/{instance}".encode()).digest()
-    return int.from_bytes(digest[:_INDEX_BYTES], "big")
+    if metadata is None:
+        return place_index(secrets.token_hex(8))
+    return place_index(metadata.training_phase, metadata.global_step, instance)

@@ -103,9 +103,46 @@ async def test_a_masked_trajectory_keeps_its_reward_and_is_not_trained_on(traini
     assert {one for mask in output["loss_masks"] for one in mask} == {0}
 
 
-async def test_a_trajectory_that_cannot_be_made_is_an_error_and_no_reward(training: TrainingRun, batch: Batch) -> None:
-    with pytest.raises(TrainerError, match=r"no trajectory in 3 tries: invalid_task: as the row asks"):
-        await GymqGenerator(training).generate(batch(1, 2, verdict={"fails": {"class": "invalid_task"}}))
+async def test_a_row_that_always_fails_is_masked_and_changes_no_mean(
+    training: TrainingRun, world: World, batch: Batch
+) -> None:
+    failing = batch(1, 2, verdict={"fails": {"class": "invalid_task"}})
+    asked = batch(2, 2)
+    asked["env_extras"][2:] = failing["env_extras"]
+    output = await GymqGenerator(training).generate(asked)
+    assert output["rewards"] == [1.0] * 4
+    assert [sum(mask) > 0 for mask in output["loss_masks"]] == [True, True, False, False]
+    with pytest.raises(TrainerError, match=r"'say 0'\) has 0 of 2 samples: as the row asks"):
+        await GymqGenerator(training).generate({**failing, "batch_metadata": None})
+
+
+async def test_all_sequences_of_a_trajectory_are_trained_on_step_wise(
+    training: TrainingRun, world: World, five_calls: dict[str, Any], batch: Batch
+) -> None:
+    asked = {**batch(1, 2), "env_extras": [{"row": json.dumps(five_calls)}] * 2}
+    output = await GymqGenerator(training, step_wise=True).generate(asked)
+    assert output["is_last_step"] == [False, False, False, False, True] * 2
+    assert [one.repetition_id for one in output["trajectory_ids"]] == [0] * 5 + [1] * 5
+    assert sum(map(sum, output["loss_masks"])) == world.engine.num_sampled
+    if HAS_SKYRL:
+        checks: Any = importlib.import_module("skyrl.train.utils.trainer_utils")
+        checks.validate_generator_output(2, output, step_wise=True)
+
+
+async def test_a_warning_says_what_is_not_trained_on(
+    training: TrainingRun, five_calls: dict[str, Any], batch: Batch, caplog: pytest.LogCaptureFixture
+) -> None:
+    await GymqGenerator(training).generate({**batch(1, 1), "env_extras": [{"row": json.dumps(five_calls)}]})
+    assert "SkyRL without step_wise_trajectories trains on one sequence a sample" in caplog.text
+
+
+async def test_sampling_settings_reach_the_engine(training: TrainingRun, world: World, batch: Batch) -> None:
+    settings = {"top_k": 5, "min_p": 0.1, "repetition_penalty": 1.2, "min_tokens": 2, "stop": None, "logprobs": 1}
+    asked = batch(1, 1)
+    await GymqGenerator(training).generate({**asked, "sampling_params": asked["sampling_params"] | settings})
+    (request,) = world.engine.requests
+    expected = {"temperature": 0.5, "top_p": 0.9, "top_k": 5, "min_p": 0.1, "repetition_penalty": 1.2, "min_tokens": 2}
+    assert {name: request.get(name) for name in expected} == expected
 
 
 @pytest.mark.parametrize("extras", [None, [{}], [{"row": "no json"}], [{"row": "{}"}], [{"row": "[]"}], [None]])
