@@ -24,14 +24,21 @@ async def page() -> AsyncIterator[Page]:
 async def test_axe_finds_nothing_in_any_view(web: Web, run: str, page: Page, scheme: str) -> None:
     await store(web, run)
     tabs = [f"run/{run}-step80?tab={tab}" for tab in ("tasks", "charts", "configuration")]
-    views = ["", f"run/{run}", *tabs, f"run/{run}?tab=failures", f"rollout/{run}/0/0", f"rollout/{run}/1/0"]
-    views += [f"rollout/{run}/0/1", f"compare/{run}-step80/{run}-step80-b", f"compare/{run}/{run}/1/0", "logs"]
+    views = ["", f"run/{run}", f"run/{run}?tab=rollouts", *tabs, f"run/{run}?tab=failures"]
+    views += [
+        f"rollout/{run}/0/0",
+        f"rollout/{run}/1/0",
+        f"rollout/{run}/0/1",
+        f"compare/{run}-step80/{run}-step80-b",
+        f"compare/{run}/{run}/1/0",
+        "logs",
+    ]
     await page.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
     found: dict[str, list[str]] = {}
     for view in views:
         await page.open(f"{web.url}#/{view}")
         await page.whole(1280)
-        if view == f"run/{run}":
+        if view == f"run/{run}?tab=rollouts":
             await page.value("document.querySelector('.menu').open = true")
         if view == f"rollout/{run}/0/0":
             await page.unfold()
