@@ -378,6 +378,22 @@ class TrainingRun:
         """
         return await self._queue.cancel(self.run)
 
+    async def cancel_left_over(self) -> int:
+        """Cancel the rollouts that an earlier trainer left in the queue, for trainers that never ask for them again.
+
+        Call it before rollouts are requested.
+
+        Returns:
+            How many rollouts they are.
+
+        Raises:
+            BusError: not all are cancelled; call it again.
+        """
+        left_over = {index: len(rollouts) for index, rollouts in self._queued.items()}
+        for task_index in left_over:
+            await self._queue.mark_cancelled(self.run, task_index)
+        return sum(left_over.values())
+
     # Weights ----------------------------------------------------------------------------------------------------------
 
     def before_update(self, hook: UpdateHook) -> None:

@@ -112,6 +112,14 @@ async def test_a_thousand_rollouts_are_post_processed_without_a_violation(world:
     assert lengths == {2, 4, 6, 8}
 
 
+async def test_the_share_that_a_message_log_leaves_out_is_a_metric(training: TrainingRun, five_calls: Body) -> None:
+    batch = training.run_rollouts([five_calls])
+    ((_, log, _),) = [streamed async for streamed in logs().stream(batch, 1, "timing")]
+    sampled = sum(len(message["token_ids"]) for message in log["message_log"] if message["role"] == "assistant")
+    ((sample,),) = [group.samples async for group in training.run_rollouts([five_calls])]
+    assert log["full_result"]["dropped_token_share"] == 1 - sampled / sum(sample.num_sampled_tokens)
+
+
 def result_of(*turns: Body, given: Any = "") -> Body:
     """A result whose items with tokens continue one another: turn t samples token t."""
     output, seen = [], [1]

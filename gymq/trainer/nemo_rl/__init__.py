@@ -8,6 +8,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import itertools
+import logging
 import secrets
 import tempfile
 from collections.abc import AsyncIterator, Mapping
@@ -26,6 +27,8 @@ from gymq.trainer.groups import Row, TrainerError
 from gymq.trainer.nemo_rl.logs import MessageLogs
 from gymq.trainer.nemo_rl.media import embed_media
 from gymq.trainer.run import TrainingRun
+
+log = logging.getLogger("gymq.trainer")
 
 LOOK_S = 2.0  # for workers to answer the search for them
 OURS = "gymq"  # key of a configuration that is not of a worker
@@ -75,6 +78,8 @@ class NemoGym:
         self._stack.push_async_callback(self._bus.close)
         training = TrainingRun(self._bus, ours.get("run") or f"nemo-rl-{secrets.token_hex(4)}")
         self._run = await self._stack.enter_async_context(training)
+        if num_left_over := await training.cancel_left_over():
+            log.warning("cancelled %d rollouts that an earlier actor of run %s left", num_left_over, training.run)
         for worker in await find_workers(self._bus, wait_s=LOOK_S):
             metadata = worker["metadata"]
             if metadata.get("kind") in SERVER_TYPE_OF:

@@ -22,12 +22,14 @@ from gymq.data.routed_experts import NEMO_RL_TYPES, read_experts
 from gymq.data.trainer_results import NOT_TRAINABLE
 from gymq.protocol.tokens import TOKEN_FIELDS
 from gymq.responses.tokens import OPTIONAL_TOKEN_FIELDS, ROUTED_EXPERTS
+from gymq.trainer.adapting import warn_if_dropped
 from gymq.trainer.groups import Batch, Row, SampleFailed, TrainerError
 from gymq.trainer.nemo_rl.media import images_before
 
 CALL_MARKS = ("<tool_call>", "</tool_call>", "<function_call>", "</function_call>")
 THINK_TAGS = ("<think>", "</think>")
 RETRIED_STATUS = (408, 429)  # below 500
+DROPPED = "dropped_token_share"
 
 
 class MessageLogs:
@@ -79,17 +81,20 @@ class MessageLogs:
             if group.failures:
                 failed = failed or group.failures[0]
                 continue
+            warn_if_dropped(group, "NeMo RL")
+            share = group.dropped_token_share
             try:
                 log = self.of(group.samples[0].packed)
             except NotTrainable as error:
                 failed = failed or SampleFailed(0, NOT_TRAINABLE, str(error), 422)
                 continue
+            log["full_result"][DROPPED] = share  # NeMo RL logs the mean of each number
             num_given += 1
             times[f"{timer_prefix}/await_results"] += arrived - last
             last = time.monotonic()
             times[f"{timer_prefix}/postprocess_results"] += last - arrived
-            share = 100.0 * times[f"{timer_prefix}/postprocess_results"] / (last - started)
-            timings = {**times, f"{timer_prefix}/postprocess_results_pct": share}
+            percent = 100.0 * times[f"{timer_prefix}/postprocess_results"] / (last - started)
+            timings = {**times, f"{timer_prefix}/postprocess_results_pct": percent}
             yield group.example, log, timings if num_given == num_rows else None
         if failed is not None:
             raise failure(failed)
