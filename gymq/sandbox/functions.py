@@ -43,7 +43,7 @@ async def run_harness(
 
 
 @dataclass(frozen=True)
-class Run:
+class FunctionRun:
     """What is known of a program after it ran.
 
     Attributes:
@@ -66,7 +66,7 @@ class Runner:
         self._sandbox = sandbox
         self._options = options
 
-    async def check(self, code: str, entry_point: str, test: str, reference: str, time_s: float) -> Run:
+    async def check(self, code: str, entry_point: str, test: str, reference: str, time_s: float) -> FunctionRun:
         """Load a program and check its function.
 
         Args:
@@ -88,7 +88,7 @@ class Runner:
         limits_s: Sequence[float],
         time_s: float,
         output_bytes: int,
-    ) -> Run:
+    ) -> FunctionRun:
         """Load a program and call its function with each of the inputs.
 
         Args:
@@ -103,19 +103,19 @@ class Runner:
         request = {"code": code, "entry_point": entry_point, "inputs": inputs, "limits_s": limits_s}
         return await self._run(request, time_s, output_bytes)
 
-    async def _run(self, request: dict[str, Any], time_s: float, output_bytes: int, *arguments: str) -> Run:
+    async def _run(self, request: dict[str, Any], time_s: float, output_bytes: int, *arguments: str) -> FunctionRun:
         limits = Limits(time_s=time_s, memory_bytes=MEMORY_BYTES, output_bytes=output_bytes + 64 * 1024)
         mark, finished = await run_harness(self._sandbox, self._options.limits(limits), request, *arguments)
         *lines, last = finished.stdout.rstrip(b"\n").split(b"\n")
         match parsed(last):
             case ["end", str(said)] if said == mark:
-                return Run(lines, None, ended=True)
+                return FunctionRun(lines, None, ended=True)
             case ["error", str(text)] if not lines:
-                return Run([], text, ended=True)
+                return FunctionRun([], text, ended=True)
             case ["invalid", str(text)] if arguments:
                 raise InvalidTask(f"the task cannot be tested: {text}")
         complete = finished.stdout.split(b"\n")[:-1]
-        return Run(complete, None, ended=False, overflowed=finished.limit == "output")
+        return FunctionRun(complete, None, ended=False, overflowed=finished.limit == "output")
 
 
 def parsed(line: bytes) -> Any:

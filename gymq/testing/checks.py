@@ -16,7 +16,7 @@ from gymq.testing.audited import CHECK_S, REFUSALS, UNDECIDED, AuditedEnvironmen
 from gymq.testing.behaviour import idle_session, malformed_rows, tools
 from gymq.testing.gold import GoldRow
 from gymq.testing.hostile import hostile_replies, repeated, tokens_of
-from gymq.testing.load import LoopWatch, busy_neighbours, in_time
+from gymq.testing.load import LoopTimer, busy_neighbours, in_time
 from gymq.testing.report import REPLIES, AuditError, Check, checked
 
 MAX_HELD_S = 1.0  # longest time that one callback may hold the event loop
@@ -55,7 +55,7 @@ class Checks:
     def __init__(self, audited: AuditedEnvironment, chosen: Collection[str]) -> None:
         self._audited = audited
         self._chosen = chosen
-        self._watch = LoopWatch()
+        self._watch = LoopTimer()
         self._held_s = 0.0  # the longest time that a reply held the event loop
         self._held_by = ""
         self._growths: list[str] = []

@@ -30,7 +30,7 @@ def in_time(items: Iterable[_T], limit_s: float) -> Iterator[_T]:
         yield item
 
 
-class LoopWatch:
+class LoopTimer:
     """Measures how long callbacks hold the event loop of this thread.
 
     Time that a callback waits for a processor is not counted, so other processes do not matter; time that it computes

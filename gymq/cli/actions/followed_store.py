@@ -25,7 +25,7 @@ COPY_AFTER_S = 5.0  # of silence
 NAME = "gymq view"
 
 
-class Source(NamedTuple):
+class StoreBus(NamedTuple):
     """A bus with the stored runs."""
 
     bus: Bus
@@ -71,7 +71,7 @@ class FollowedStore:
                 self.notice = str(error).partition("\n")[0]
                 await asyncio.sleep(LOOK_EVERY_S)
 
-    async def _open(self, stack: AsyncExitStack) -> Source:
+    async def _open(self, stack: AsyncExitStack) -> StoreBus:
         while True:
             if (url := await find_running(STORE, for_reading=True)) is not None:
                 bus = await stack.enter_async_context(_bus(url))
@@ -80,7 +80,7 @@ class FollowedStore:
                 record = self._store.read_record()
                 is_viewer = record is not None and record.gives_way  # the server of another one
                 until_silent = functools.partial(self._until_silent, bus, url)
-                return Source(bus, until_silent, has_workers=not is_viewer)
+                return StoreBus(bus, until_silent, has_workers=not is_viewer)
             if not await self._is_taken():
                 self._note_answer()
                 return await (self._serve_store(stack) if STORE.is_dir() else self._serve_copy(stack))
@@ -88,7 +88,7 @@ class FollowedStore:
                 return await self._serve_copy(stack)
             await asyncio.sleep(LOOK_EVERY_S)
 
-    async def _serve_store(self, stack: AsyncExitStack) -> Source:
+    async def _serve_store(self, stack: AsyncExitStack) -> StoreBus:
         server = await stack.enter_async_context(EmbeddedServer(STORE, gives_way=True))
         bus = await stack.enter_async_context(_profiled_bus(server))
 
@@ -103,9 +103,9 @@ class FollowedStore:
             finally:
                 wanted.cancel()
 
-        return Source(bus, until_wanted)
+        return StoreBus(bus, until_wanted)
 
-    async def _serve_copy(self, stack: AsyncExitStack) -> Source:
+    async def _serve_copy(self, stack: AsyncExitStack) -> StoreBus:
         """Serve a copy of the store; an empty one if there is none yet."""
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gymq-view-")))
         if STORE.is_dir():
@@ -113,7 +113,7 @@ class FollowedStore:
                 raise ServerError(f"{folder.parent} has no room for a copy of the runs, so they cannot be shown now")
             await asyncio.to_thread(shutil.copytree, STORE / "jetstream", folder / "jetstream" / "jetstream")
         server = await stack.enter_async_context(EmbeddedServer(folder / "jetstream"))
-        return Source(await stack.enter_async_context(_profiled_bus(server)), self._until_back, is_copy=True)
+        return StoreBus(await stack.enter_async_context(_profiled_bus(server)), self._until_back, is_copy=True)
 
     async def _until_silent(self, bus: Bus, url: str) -> None:
         """Wait until the server of a cluster is gone, or has been silent for too long."""
