@@ -12,7 +12,8 @@ from typing import Any, Protocol
 
 import msgspec
 from gymq.workers.models.openai_model.endpoint import MAX_EXCERPT, Refused
-from gymq.workers.models.vllm_model.asked import ContextOverflow, Exchange, is_context_overflow, readable
+from gymq.workers.models.openai_model.overflow import ContextOverflow, is_context_overflow
+from gymq.workers.models.vllm_model.asked import Exchange, readable
 from gymq.workers.models.vllm_model.sampler import Sampler
 
 import gymq
@@ -83,7 +84,7 @@ class AskedHere:
             answer: dict[str, Any] = msgspec.json.decode(raw)
             return answer
         text = raw.decode(errors="replace")
-        if is_context_overflow(status, text):
+        if is_context_overflow(status, "", text):
             raise ContextOverflow(self.excerpt(text))
         reason = self.excerpt(_reason(raw) or text)
         message = f"{self.engine_name}: {status}: {reason}"

@@ -18,6 +18,7 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 import msgspec
 from gymq.workers.models.openai_model.limit import AdaptiveLimit
+from gymq.workers.models.openai_model.overflow import ContextOverflow, is_context_overflow
 from gymq.workers.models.openai_model.retry import (
     ASKED_TOO_OFTEN,
     BROKEN,
@@ -157,6 +158,7 @@ class Endpoint:
         """Return the endpoint's answer to a request. Cancelling drops the connection, so that the endpoint can stop.
 
         Raises:
+            ContextOverflow: the conversation does not fit into the model's context.
             Refused: with an error status that another try does not change, or with an error in the answer.
             RolloutError: no answer within the deadline or the number of attempts.
         """
@@ -217,7 +219,7 @@ class Endpoint:
 
         Raises:
             Trouble: another try may do better.
-            Refused, RolloutError: it would not.
+            ContextOverflow, Refused, RolloutError: it would not.
         """
         url = self.base_url + path
         data = to_json(asked)
@@ -259,9 +261,11 @@ class Endpoint:
         if not isinstance(parsed, dict):
             raise self._nonsense(url, "answered with JSON that is not an object")
         if parsed.get("error"):
-            reason, code = _reason_and_code(parsed, "")
-            reason = self.excerpt(reason)
+            said, code = _reason_and_code(parsed, "")
+            reason = self.excerpt(said)
             message = self.redacted(f"{url}: failed") + (f": {reason}" if reason else "")
+            if is_context_overflow(head.status, code, said):
+                raise ContextOverflow(message)
             retryable = code != _QUOTA_USED_UP and not code.startswith("invalid")
             raise Refused(message, reason=reason, code=code, retryable=retryable)
         return parsed
@@ -276,16 +280,18 @@ class Endpoint:
     def _error(self, url: str, head: Head, body: bytes) -> Exception:
         text = "an HTML page" if head.content_type == "text/html" else body.decode(errors="replace")
         try:
-            reason, code = _reason_and_code(_decode(body), text)
+            said, code = _reason_and_code(_decode(body), text)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-            reason, code = text, ""
-        reason = self.excerpt(reason)
+            said, code = text, ""
+        reason = self.excerpt(said)
         message = self.redacted(f"{url}: {head.status} {head.reason}".rstrip())
         if reason:
             message += f": {reason}"
         if head.status // 100 == 3:
             target = self.excerpt(head.headers.get("Location", "nowhere"))
             message += f" (redirects are not followed; it points to {target})"
+        if is_context_overflow(head.status, code, said):
+            return ContextOverflow(message)
         policy = policy_of(head.status)
         if policy is None or code == _QUOTA_USED_UP:
             cure = _TOP_UP if code == _QUOTA_USED_UP else self._cure_of(head.status)

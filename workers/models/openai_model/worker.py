@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import difflib
-import re
 import time
 from typing import Any, Literal
 
 from gymq.workers.models.openai_model.endpoint import Endpoint, NotJson, Refused
 from gymq.workers.models.openai_model.endpoint_model import PROBE, EndpointModel, failed, unsendable
 from gymq.workers.models.openai_model.options import OpenAIOptions
+from gymq.workers.models.openai_model.overflow import ContextOverflow
 
 import gymq
 from gymq.protocol.tokens import TOKEN_FIELDS
@@ -24,10 +24,6 @@ from gymq.responses import (
 )
 from gymq.responses.tokens import OPTIONAL_TOKEN_FIELDS
 
-# How endpoints report that prompt and reply do not fit into the model's context: an error code or a message.
-_CONTEXT_OVERFLOW = re.compile(
-    r"context[ _](length|window)|maximum context|prompt is too long|max_tokens must be at least 1", re.IGNORECASE
-)
 _MAYBE_UNKNOWN_MODEL = frozenset({400, 404})
 MAX_MODELS_NAMED = 5
 
@@ -151,10 +147,8 @@ class OpenAIModel(EndpointModel):
         try:
             answer = await self._endpoint.post(path, body, timeout_s)
             return self._chat_reply(answer, params) if chat else _responses_reply(answer)
-        except Refused as refused:
-            if _CONTEXT_OVERFLOW.search(f"{refused.code} {refused.reason}"):
-                return self._cut_short(params)
-            raise
+        except ContextOverflow:
+            return self._cut_short(params)
         except InvalidReply as error:
             message = f"{self._endpoint.base_url}{path}: unusable reply: {error}"
             raise failed(self._endpoint.excerpt(message), retryable=True) from None

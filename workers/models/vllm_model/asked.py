@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
@@ -11,25 +10,7 @@ from gymq.workers.models.openai_model.endpoint_model import failed
 from gymq.workers.models.vllm_model.reply import UnexpectedReasoning
 from gymq.workers.models.vllm_model.sampler import Sampler
 
-import gymq
 from gymq.responses import InvalidReply
-
-# How versions of the engine report that prompt and reply do not fit: the same status, different messages.
-_CONTEXT_OVERFLOW = re.compile(r"context length|max_tokens|max_model_len")
-# Whatever the prompt, so many tokens can never be sampled.
-_ASKED_TOO_MUCH = "cannot be greater than max_model_len"
-_BAD_REQUEST = 400
-
-
-class ContextOverflow(gymq.GymqError):
-    """The conversation no longer fits into the model's context."""
-
-
-def is_context_overflow(status: int, body: str) -> bool:
-    """Return whether an engine's answer reports that prompt and reply do not fit together."""
-    # A field that does not fit is reported with its place, after which some versions repeat the whole request.
-    said = body.partition("'loc':")[0]
-    return status == _BAD_REQUEST and _CONTEXT_OVERFLOW.search(said) is not None and _ASKED_TOO_MUCH not in said
 
 
 class Asked(Protocol):

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-from gymq.workers.models.openai_model.endpoint import Endpoint, Head
+from gymq.workers.models.openai_model.endpoint import Endpoint
 from gymq.workers.models.openai_model.endpoint_model import failed
+from gymq.workers.models.openai_model.overflow import ContextOverflow
 from gymq.workers.models.openai_model.retry import UNREACHABLE, Trouble
-from gymq.workers.models.vllm_model.asked import ContextOverflow, Exchange, is_context_overflow, readable
+from gymq.workers.models.vllm_model.asked import Exchange, readable
 from gymq.workers.models.vllm_model.completion_body import decode_completion
 from gymq.workers.models.vllm_model.examination import examine
 from gymq.workers.models.vllm_model.options import VLLMOptions
@@ -85,11 +86,6 @@ class Engine(Endpoint):
             with contextlib.suppress(msgspec.ValidationError):  # readers of the whole say better what is wrong
                 return decode_completion(body)
         return super()._decoded(url, body)
-
-    def _error(self, url: str, head: Head, body: bytes) -> Exception:
-        if is_context_overflow(head.status, text := body.decode(errors="replace")):
-            return ContextOverflow(self.excerpt(f"{url}: {head.status}: {text}"))
-        return super()._error(url, head, body)
 
 
 log = logging.getLogger("gymq.vllm_model")

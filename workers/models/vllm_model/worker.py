@@ -13,7 +13,8 @@ from typing import Any
 import msgspec
 from gymq.workers.models.openai_model.endpoint import Endpoint
 from gymq.workers.models.openai_model.endpoint_model import PROBE, EndpointModel, unsendable
-from gymq.workers.models.vllm_model.asked import Asked, Backend, ContextOverflow
+from gymq.workers.models.openai_model.overflow import ContextOverflow
+from gymq.workers.models.vllm_model.asked import Asked, Backend
 from gymq.workers.models.vllm_model.audio import audio_urls
 from gymq.workers.models.vllm_model.chat_params import known_chat_params
 from gymq.workers.models.vllm_model.chat_template import ChatTemplate

@@ -182,7 +182,7 @@ async def test_an_overflow_is_an_incomplete_reply(start: Start, server: MockServ
 
 @pytest.mark.parametrize("status", ["404 Not Found", "422 Unprocessable Entity", "400 Bad Request"])
 async def test_another_refusal_is_a_failure(start: Start, server: MockServer, status: str) -> None:
-    text = "no such thing" if status.startswith("400") else "maximum context length"
+    text = "maximum context length" if status.startswith("404") else "no such thing"
     server.answers = [as_json({"message": text}, status)]
     found = await failure(await start())
     assert (found.failure_class, found.retryable) == (gymq.FailureClass.MODEL_FAILED, False)
