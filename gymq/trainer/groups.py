@@ -16,6 +16,7 @@ import pydantic
 from msgspec.structs import replace
 
 from gymq.authoring import first_problem
+from gymq.bus.loop_thread import LoopThread
 from gymq.data.failure_status import StatusError, status_error
 from gymq.data.jsonl import JsonlText, parse_object
 from gymq.data.materialise import Materialisation, MaterialiseOptions
@@ -355,19 +356,25 @@ class Batch:
         give_out: Callable[[PendingGroup], Awaitable[Group]],
         *,
         in_order: bool,
+        thread: LoopThread | None,
     ) -> None:
+        self._thread = thread  # where the groups are completed; None: on the caller's event loop
         self._pending = pending
         self._groups = groups
         self._give_out = give_out
         self._in_order = in_order
 
-    async def __aiter__(self) -> AsyncGenerator[Group, None]:
+    def __aiter__(self) -> AsyncGenerator[Group, None]:
         """Yield each group once, in order or as it is completed.
 
         Raises:
             TrainerError, BusError, BadMessage: of the first group that could not be completed; after all others were
                 yielded.
         """
+        return self.completed() if self._thread is None else self._thread.iterate(self.completed())
+
+    async def completed(self) -> AsyncGenerator[Group, None]:
+        """Yield the groups where they are completed."""
         problem: Exception | None = None
         arrived = self._groups if self._in_order else asyncio.as_completed(self._groups)
         try:
@@ -387,8 +394,12 @@ class Batch:
 
     def cut(self) -> None:
         """End now: unfinished rollouts are cancelled, and groups are returned with the samples that they have."""
-        for pending in self._pending:
-            pending.cut()
+
+        def cut() -> None:
+            for pending in self._pending:
+                pending.cut()
+
+        cut() if self._thread is None else self._thread.do(cut)
 
 
 def rows_of_groups(examples: Sequence[Row], size: int, agent: str | None) -> list[list[MaterialisedRow]]:

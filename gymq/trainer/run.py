@@ -2,22 +2,27 @@
 
 A training run is a run like any other, so nothing of it depends on the trainer's life: submitted rollouts are run even
 if no caller waits, and a later call for the same task index gets what is stored.
+
+The connection of `TrainingRun.connect` lives in a thread of its own: a caller that computes for long, on an event loop
+or without one, holds up neither it nor what was submitted.
 """
 
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import msgspec
 
 from gymq.bus import Bus
 from gymq.bus.discovery import is_running
+from gymq.bus.loop_thread import LoopThread
 from gymq.bus.queue.client import SERVER_PATIENCE_S, SUBMIT_PATIENCE_S, QueueClient
 from gymq.bus.queue.steering import Retuning, steer
 from gymq.bus.weights.pushing import Pushed, PushError, newest, push
@@ -40,8 +45,22 @@ from gymq.trainer.groups import (
 
 MOST_READ_AT_ONCE = 8  # groups, each of which may be many megabytes
 
+P = ParamSpec("P")
 T = TypeVar("T")
 UpdateHook = Callable[[str], Awaitable[None]]
+
+
+def _in_thread(
+    method: Callable[Concatenate[TrainingRun, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[TrainingRun, P], Coroutine[Any, Any, T]]:
+    """Let a method run where the connection lives."""
+
+    @functools.wraps(method)
+    async def called(self: TrainingRun, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        work = method(self, *args, **kwargs)
+        return await (work if self.thread is None else self.thread.call(work))
+
+    return called
 
 
 @dataclass(frozen=True)
@@ -55,19 +74,25 @@ class _BatchSettings:
 
 
 class TrainingRun:
-    """One run of a trainer on a cluster. Use it with `async with`, on one event loop."""
+    """One run of a trainer on a cluster. Use it with `async with`.
 
-    def __init__(self, bus: Bus, run: str, *, model: str = "policy_model") -> None:
+    Attributes:
+        thread: where the connection lives; None: on the caller's event loop.
+    """
+
+    def __init__(self, bus: Bus, run: str, *, model: str = "policy_model", thread: LoopThread | None = None) -> None:
         """Prepare a run on a connection that the caller owns.
 
         Args:
             bus: connected as the role trainer.
             run: name that the rollouts are stored under; the same after a restart of the trainer.
             model: instance that is trained.
+            thread: that the connection lives in.
 
         Raises:
             TrainerError: a name is not valid.
         """
+        self.thread = thread
         try:
             self.run = subjects.token(run, "run")
             subjects.instance(model, "model")
@@ -90,7 +115,22 @@ class TrainingRun:
 
     @classmethod
     async def connect(cls, url: str, run: str, *, model: str = "policy_model") -> Self:
-        """Open a run on a connection of its own, which `close` ends.
+        """Open a run on a connection and in a thread of its own, which `close` ends.
+
+        Raises:
+            BusError: the server cannot be reached.
+            TrainerError: a name is not valid.
+        """
+        thread = LoopThread(TrainerError("the run was closed"))
+        try:
+            return await thread.call(cls.open_in(thread, url, run, model))
+        except BaseException:
+            thread.stop()
+            raise
+
+    @classmethod
+    async def open_in(cls, thread: LoopThread, url: str, run: str, model: str) -> Self:
+        """Open a run on a connection of its own, in the thread of the caller, who stops it after `close`.
 
         Raises:
             BusError: the server cannot be reached.
@@ -98,7 +138,7 @@ class TrainingRun:
         """
         bus = await Bus.connect(url, role="trainer", name=f"trainer {run}")
         try:
-            return await cls(bus, run, model=model).__aenter__()
+            return await cls(bus, run, model=model, thread=thread).__aenter__()
         except BaseException:
             await bus.close()
             raise
@@ -118,6 +158,9 @@ class TrainingRun:
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self._end()
+
+    async def _end(self) -> None:
         for task in self._groups:
             task.cancel()
         if self._groups:
@@ -126,7 +169,15 @@ class TrainingRun:
 
     async def close(self) -> None:
         """End a run that `connect` opened, with its connection. Queued rollouts are run all the same."""
-        await self.__aexit__(None, None, None)
+        if self.thread is None or not self.thread.is_stopped:
+            await self.disconnect()
+        if self.thread is not None:
+            self.thread.stop()
+
+    @_in_thread
+    async def disconnect(self) -> None:
+        """Close the connection, and leave the thread to its owner."""
+        await self._end()
         await self._bus.close()
 
     # Rollouts ---------------------------------------------------------------------------------------------------------
@@ -183,10 +234,13 @@ class TrainingRun:
             for example, rows in zip(examples, rows_of_each, strict=True)
         ]
         settings = _BatchSettings(max_staleness, rollout_timeout_s, urgent, on_failed_group)
-        groups = [asyncio.create_task(self._complete(one, settings)) for one in pending]
-        for task in groups:
-            self._groups.add(task)
-            task.add_done_callback(self._forget)
+
+        def start() -> list[asyncio.Task[PendingGroup]]:
+            groups = [asyncio.create_task(self._complete(one, settings)) for one in pending]
+            for task in groups:
+                self._groups.add(task)
+                task.add_done_callback(self._forget)
+            return groups
 
         async def give_out(pending: PendingGroup) -> Group:
             await self._exclude_stale(pending, max_staleness)
@@ -195,16 +249,21 @@ class TrainingRun:
                 raise TrainerError(group.why_incomplete())
             return group
 
-        return Batch(pending, groups, give_out, in_order=in_order)
+        groups = start() if self.thread is None else self.thread.do(start)
+        return Batch(pending, groups, give_out, in_order=in_order, thread=self.thread)
 
-    async def stored(self) -> AsyncIterator[Outcome]:
+    def stored(self) -> AsyncGenerator[Outcome, None]:
         """Yield the outcomes that are stored of the run.
 
         Raises:
             BusError: they cannot be read.
         """
-        async for _, outcome in self._queue.outcomes.read(self.run):
-            yield outcome
+
+        async def read() -> AsyncGenerator[Outcome, None]:
+            async for _, outcome in self._queue.outcomes.read(self.run):
+                yield outcome
+
+        return read() if self.thread is None else self.thread.iterate(read())
 
     def _forget(self, task: asyncio.Task[PendingGroup]) -> None:
         self._groups.discard(task)
@@ -329,6 +388,7 @@ class TrainingRun:
 
     # Steering ---------------------------------------------------------------------------------------------------------
 
+    @_in_thread
     async def pause(self) -> None:
         """Stop agents from starting rollouts of this run until it is resumed, also after restarts.
 
@@ -339,6 +399,7 @@ class TrainingRun:
         """
         await steer(self._bus, self.run, paused=True)
 
+    @_in_thread
     async def resume(self) -> None:
         """Let agents start rollouts of this run again.
 
@@ -347,7 +408,8 @@ class TrainingRun:
         """
         await steer(self._bus, self.run, paused=False)
 
-    async def retune(self, **changes: Any) -> Steering:
+    @_in_thread
+    async def retune(self, /, **changes: Any) -> Steering:
         """Change how the tasks of this run are taken, from now on and until it is changed again.
 
         Args:
@@ -367,6 +429,7 @@ class TrainingRun:
             raise TrainerError(f"retune: {error}") from None
         return await steer(self._bus, self.run, **given)
 
+    @_in_thread
     async def cancel(self) -> int:
         """Cancel all rollouts of this run, for good; groups that are awaited end with the samples that they have.
 
@@ -425,20 +488,20 @@ class TrainingRun:
         """
         for hook in self._before_update:
             await hook(policy_version)
+        options: dict[str, Any] = {"weights": weights, "path": path, "mode": mode, "in_flight": in_flight}
+        pushed = await self._push(policy_version, deadline_s, options)
+        for hook in self._after_update:
+            await hook(policy_version)
+        return pushed
+
+    @_in_thread
+    async def _push(self, policy_version: str, deadline_s: float, options: dict[str, Any]) -> Pushed:
         loop = asyncio.get_running_loop()
         give_up = loop.time() + deadline_s
         no_replica = f"none answered within {deadline_s:g} s"
         while True:
             pushed = await push(
-                self._bus,
-                self.model,
-                policy_version,
-                weights=weights,
-                path=path,
-                mode=mode,
-                in_flight=in_flight,
-                deadline_s=deadline_s,
-                known=self._replicas,
+                self._bus, self.model, policy_version, deadline_s=deadline_s, known=self._replicas, **options
             )
             self._replicas = {*pushed.confirmed, *pushed.missing}
             if pushed.confirmed or pushed.missing or loop.time() >= give_up:
@@ -451,6 +514,4 @@ class TrainingRun:
             reasons = "; ".join(f"{worker}: {reason}" for worker, reason in pushed.missing.items())
             raise PushError(f"no replica of {self.model} has loaded {policy_version!r}: {reasons or no_replica}")
         self.policy_version = policy_version
-        for hook in self._after_update:
-            await hook(policy_version)
         return pushed

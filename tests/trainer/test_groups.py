@@ -213,7 +213,8 @@ async def test_an_outcome_is_read_once_however_often_a_group_looks_for_more(
     monkeypatch.setattr(OutcomeStore, "read_task", noted)
     batch = training.run_rollouts(examples(1), num_samples=3)
     await until_answer(lambda: world.js.count(streams.ROLLOUTS, f"gym.rollouts.{training.run}.>"), lambda n: n == 2)
-    training._on_missed()
+    assert training.thread is not None
+    training.thread.do(training._on_missed)
     await until(lambda: len(read) == 2)
     may_end.set()
     (group,) = await collected(batch)

@@ -101,7 +101,11 @@ async def test_a_cancelled_run_gives_its_groups_without_samples(training: Traini
 
 
 async def _queued(training: TrainingRun) -> int:
-    return sum([1 async for _ in training._queue.queued(training.run)])
+    async def count() -> int:
+        return sum([1 async for _ in training._queue.queued(training.run)])
+
+    assert training.thread is not None
+    return await training.thread.call(count())
 
 
 async def test_a_program_without_an_event_loop_steers_too(world: World, run: str, bus: Bus) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gymq.data.rows import RowError
-from gymq.trainer import TrainerError
+from gymq.trainer import TrainerError, TrainingRun
 from gymq.trainer.sync import SyncTrainingRun
 from gymq.trainer.trl import TRLRollouts, VerifierReward, environment_reward
 from tests.bridge.engine import Body, say
@@ -61,6 +61,40 @@ async def test_who_leaves_the_loop_may_continue_with_other_rows(world: World, ru
             return len(list(training.run_rollouts(examples(4))))
 
     assert await asyncio.to_thread(train) == 4
+
+
+async def test_a_program_that_blocks_its_event_loop_holds_up_nothing(
+    world: World, run: str, examples: Examples
+) -> None:
+    may_go_on = threading.Event()
+
+    async def train() -> list[int]:
+        training = await TrainingRun.connect(world.url, run, model=world.name("policy"))
+        try:
+            batch = training.run_rollouts(examples(2), num_samples=2)
+            assert may_go_on.wait(20)  # as `loss.backward()` does
+            return sorted([len(group.samples) async for group in batch])
+        finally:
+            await training.close()
+
+    training = asyncio.create_task(asyncio.to_thread(asyncio.run, train()))
+    try:
+        await until(lambda: len(world.engine.requests) == 4, deadline_s=15)
+    finally:
+        may_go_on.set()
+    assert await training == [2, 2]
+
+
+async def test_whoever_waits_learns_that_the_run_was_closed(
+    training: TrainingRun, world: World, examples: Examples
+) -> None:
+    world.engine.turn = lambda body: asyncio.Event().wait()
+    waiting = asyncio.create_task(anext(aiter(training.run_rollouts(examples(1)))))
+    await until(lambda: world.engine.requests)
+    await training.close()
+    for late in (waiting, training.pause()):
+        with pytest.raises(TrainerError, match="the run was closed"):
+            await late
 
 
 async def test_rollouts_run_while_no_caller_iterates(world: World, run: str, examples: Examples) -> None:

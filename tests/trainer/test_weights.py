@@ -128,10 +128,10 @@ async def test_what_becomes_too_old_before_it_is_given_out_is_no_sample(
 
 
 async def test_a_group_outlives_a_server_that_is_away_when_its_staleness_is_checked(
-    training: TrainingRun, examples: Examples, monkeypatch: pytest.MonkeyPatch
+    training: TrainingRun, bus: Bus, examples: Examples, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await training.update_weights("v1", weights=safetensors(b"v1"))
-    checks = AsyncMock(side_effect=[NoAnswer("away"), await newest(training._bus, training.model)])
+    checks = AsyncMock(side_effect=[NoAnswer("away"), await newest(bus, training.model)])
     monkeypatch.setattr("gymq.trainer.run.newest", checks)
     assert await versions_of(training, examples(1), max_staleness=1) == [["v1"]]
     assert checks.await_count == 2
