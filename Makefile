@@ -22,7 +22,7 @@
 # make test-harbor   trajectories in ATIF, checked by Harbor (in .venv-harbor; Python 3.12 or newer)
 # make demo-vllm   a collection with a tiny trained policy on that vLLM
 # make lock   requirements/locked.txt again, after a change of dependencies; UPGRADE=--upgrade for the newest of all
-# make train-tiny   reinforcement learning of that policy, with its curve in the terminal; a few minutes
+# make train-tiny   reinforcement learning of that policy, with its curve in the terminal; a few minutes; again after Ctrl-C: it continues
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
@@ -303,7 +303,7 @@ demo-vllm: $(VENV_VLLM)/installed
 		--output runs/demo-vllm/rollouts.jsonl --num-repeats 16 --overwrite --log-level warning
 
 train-tiny: $(VENV_VLLM)/installed-train
-	$(BIN_VLLM)/python examples/train_tiny/train.py
+	$(BIN_VLLM)/python examples/train_tiny/train.py $(ARGS)
 
 bench-vllm: $(VENV_VLLM)/installed
 	$(BIN_VLLM)/python -m benchmarks.vllm

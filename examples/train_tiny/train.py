@@ -6,7 +6,7 @@ Rollouts are made by gymq's agents, verifiers and vLLM; this program holds the p
 to the engine over NATS. While the policy is updated, the rollouts of the next steps are made, so they are as many
 updates old as there are steps ahead; with `--ahead 4`, use a learning rate of 4e-4. Several processes share the tasks
 of a step. With `--varied`, tasks whose rollouts have been all right or all wrong are left for others. The same command
-resumes a training that was killed, from the last step in its folder.
+resumes a training that was stopped or killed, from the last step in its folder.
 """
 
 from __future__ import annotations
@@ -50,6 +50,8 @@ CONFIG = EXAMPLES / "demo_vllm" / "config.yaml"
 STRAGGLER_S = 60.0
 TASKS_OF_A_STEP = 10_000  # task indices that are kept for each step
 CANDIDATES = 4  # tasks that `--varied` chooses from, for each group
+FOLDER = "train-tiny-"  # how the names of folders begin, below `runs`
+ARGUMENTS, RESULT = "arguments.json", "result.json"  # files in them
 FIRST = 4  # rollouts after which `--varied` replaces a group that does not vary
 
 
@@ -237,7 +239,7 @@ async def run(given: argparse.Namespace, console: Console) -> Result:
             await training_run.close()
             for other in others:
                 other.kill()
-    (folder / "result.json").write_text(json.dumps(vars(result), indent=2) + "\n", encoding="utf-8")
+    (folder / RESULT).write_text(json.dumps(vars(result), indent=2) + "\n", encoding="utf-8")
     save_png(folder / "curve.png", result.rewards, mean(result.before), mean(result.after))
     return result
 
@@ -273,7 +275,7 @@ def report(result: Result, folder: Path, console: Console) -> None:
         table.add_row(kind, f"{result.before[kind]:.3f}", f"{result.after[kind]:.3f}")
     table.add_row("mean", f"{mean(result.before):.3f}", f"{mean(result.after):.3f}")
     console.print(table)
-    console.print(f"curve in {folder / 'curve.png'}, numbers in {folder / 'result.json'}")
+    console.print(f"curve in {folder / 'curve.png'}, numbers in {folder / RESULT}")
 
 
 def main() -> None:
@@ -292,7 +294,7 @@ def main() -> None:
     parser.add_argument("--learning-rate", type=float, default=1e-3)
     parser.add_argument("--nats", help="URL of a cluster that serves examples/demo_vllm/config.yaml; default: its own")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--output", type=Path, default=Path("runs") / time.strftime("train-tiny-%Y%m%d-%H%M%S"))
+    parser.add_argument("--output", type=Path, help="default: that of a stopped training with these arguments, or new")
     given: Any = parser.parse_args()
     if given.tasks < 0:
         parser.error(f"--tasks {given.tasks}: train on so many tasks, or on new ones in each step with 0")
@@ -306,12 +308,26 @@ def main() -> None:
         given.ahead = 0 if given.varied else 1
     if given.ahead < 0:
         parser.error(f"--ahead {given.ahead}: rollouts are made 0 or more steps ahead")
-    if (given.output / "result.json").exists():
+    settings = json.dumps({name: value for name, value in vars(given).items() if name not in ("output", "nats")})
+    given.output = given.output or stopped(settings) or Path("runs") / time.strftime(f"{FOLDER}%Y%m%d-%H%M%S")
+    if (given.output / RESULT).exists():
         parser.error(f"{given.output} has a finished training")
     given.output.mkdir(parents=True, exist_ok=True)
+    (given.output / ARGUMENTS).write_text(settings, encoding="utf-8")
     prepare(given)
     console = Console()
-    report(asyncio.run(run(given, console)), given.output, console)
+    try:
+        report(asyncio.run(run(given, console)), given.output, console)
+    except KeyboardInterrupt:
+        console.print("stopped; the same command continues, in", given.output)
+        raise SystemExit(130) from None
+
+
+def stopped(settings: str) -> Path | None:
+    """Return the folder of the newest training with these settings, if it was stopped before its end."""
+    folders = [file.parent for file in Path("runs").glob(f"{FOLDER}*/{ARGUMENTS}") if file.read_text() == settings]
+    newest = max(folders, default=None)
+    return None if newest is None or (newest / RESULT).exists() else newest
 
 
 if __name__ == "__main__":

@@ -1,22 +1,30 @@
-"""The tiny policy on a CPU, in place of a trainer's own workers, which need a GPU; its tasks and its rewards."""
+"""The tiny policy on a CPU, in place of a trainer's own workers, which need a GPU; tasks, rewards and arguments."""
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import random
-import secrets
+import re
+import shlex
 import statistics
-from collections.abc import Sequence
+import sys
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import save
 from transformers import AutoModelForCausalLM
 
+from gymq.redaction import redact
+
 EXAMPLES = Path(__file__).parents[1]
 POLICY = EXAMPLES / "tiny_policy" / "checkpoint"
 ROWS = EXAMPLES / "demo_vllm" / "rows.jsonl"
+RESULT = "result.json"  # in the folder of a training that has ended
 GROUP = 8  # samples of a task
 MAX_GRADIENT_NORM = 1.0
 
@@ -59,7 +67,7 @@ class Rewards:
 
     def __init__(self, folder: Path) -> None:
         self._file = folder / "rewards.jsonl"
-        self._result = folder / "result.json"
+        self._result = folder / RESULT
 
     def keep(self, step: int, rewards: Sequence[float]) -> None:
         """Note those of a step; a step that is repeated counts once."""
@@ -73,23 +81,46 @@ class Rewards:
         print("reward of each step:", " ".join(f"{value:.3f}" for value in rewards))
 
 
-def write_data(file: Path) -> None:
-    """Write the tasks to train on as a data set of prompts and rows; the order is always the same."""
+def tasks() -> list[dict[str, Any]]:
+    """Return the rows to train on; the order is always the same."""
     rows = [json.loads(line) for line in ROWS.read_text(encoding="utf-8").splitlines()]
     random.Random(0).shuffle(rows)
-    examples = [{"prompt": row["responses_create_params"]["input"], "row": json.dumps(row)} for row in rows]
+    return rows
+
+
+def write_data(file: Path) -> None:
+    """Write the tasks to train on as a data set of prompts and rows; the order is always the same."""
+    examples = [{"prompt": row["responses_create_params"]["input"], "row": json.dumps(row)} for row in tasks()]
     file.write_text("".join(json.dumps(example) + "\n" for example in examples), encoding="utf-8")
 
 
-def arguments(description: str | None, name: str) -> argparse.Namespace:
-    """Read those of a training; its folder is there afterwards."""
+def arguments(description: str | None, name: str, *, needs_cluster: bool = True) -> argparse.Namespace:
+    """Read those of a training. Its run is named after its folder, so rollouts and checkpoints are of one training."""
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--nats", required=True, help="URL of a gymq cluster")
-    parser.add_argument("--run", default=f"{name}-{secrets.token_hex(4)}", help="the same again resumes it")
+    url = os.environ.get("GYMQ_NATS")
+    required = needs_cluster and url is None
+    parser.add_argument("--nats", default=url, required=required, help="URL of a gymq cluster; default: GYMQ_NATS")
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--samples-of-step", type=int, default=128)
     parser.add_argument("--learning-rate", type=float, default=1e-3)
-    parser.add_argument("--output", type=Path, default=Path("runs") / name)
+    started = f"runs/{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+    parser.add_argument("--output", type=Path, default=Path(started), help="the same folder again resumes the training")
     given = parser.parse_args()
+    if (given.output / RESULT).exists():
+        parser.error(f"{given.output} has a finished training")
     given.output.mkdir(parents=True, exist_ok=True)
+    given.run = re.sub(r"[^A-Za-z0-9_-]", "-", given.output.absolute().name)[:64]
     return given
+
+
+def until_interrupted(train: Callable[[argparse.Namespace], None], given: argparse.Namespace) -> None:
+    """Train; Ctrl-C ends with the command that continues."""
+    try:
+        train(given)
+    except KeyboardInterrupt:
+        settings = {"--steps": given.steps, "--samples-of-step": given.samples_of_step, "--output": given.output}
+        settings |= {"--learning-rate": given.learning_rate}
+        if given.nats not in (None, os.environ.get("GYMQ_NATS")):
+            settings["--nats"] = redact(given.nats)
+        command = [sys.executable, sys.argv[0], *(str(part) for setting in settings.items() for part in setting)]
+        raise SystemExit(f"stopped; continue with: {shlex.join(command)}") from None

@@ -2,7 +2,8 @@
 
 SkyRL's loop, data set, batches, advantages, loss and checkpoints are used as they are. Its workers import flash_attn,
 so the forward and backward passes, the optimizer and the new weights for the engine are those of `policy_on_cpu.py`.
-The same command resumes a training that was stopped or killed, from SkyRL's last checkpoint.
+With `--output FOLDER` the same command resumes a training that was stopped or killed, from SkyRL's last checkpoint in
+it.
 
 gymq up --config examples/demo_vllm/config.yaml          # in another terminal
 python examples/trainers/skyrl_grpo.py --nats nats://gymq:PASSWORD@HOST:PORT
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from policy_on_cpu import GROUP, POLICY, PolicyOnCPU, Rewards, arguments, write_data
+from policy_on_cpu import GROUP, POLICY, PolicyOnCPU, Rewards, arguments, until_interrupted, write_data
 from skyrl.backends.skyrl_train.distributed.dispatch import WorkerOutput
 from skyrl.backends.skyrl_train.training_batch import TrainingInputBatch
 from skyrl.backends.skyrl_train.utils.ppo_utils import PolicyLossRegistry
@@ -156,4 +157,4 @@ async def train(given: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(train(arguments(__doc__, "skyrl")))
+    until_interrupted(lambda given: asyncio.run(train(given)), arguments(__doc__, "skyrl"))

@@ -1,6 +1,6 @@
 """GRPO by TRL: on rollouts of a gymq cluster, or on TRL's own completions with a verifier of gymq as the reward.
 
-The same command resumes a training that was stopped or killed, from the last checkpoint in its folder.
+With `--output FOLDER` the same command resumes a training that was stopped or killed, from the last checkpoint in it.
 
 gymq up --config examples/demo_vllm/config.yaml          # in another terminal; TRL's own completions need no cluster
 python examples/trainers/trl_grpo.py --nats nats://gymq:PASSWORD@HOST:PORT   # the password is in .gymq/jetstream
@@ -12,13 +12,12 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import random
-import secrets
 from pathlib import Path
 from typing import Any
 
 import torch
 from datasets import Dataset
+from policy_on_cpu import POLICY, RESULT, arguments, tasks, until_interrupted
 from safetensors.torch import save
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
@@ -26,9 +25,6 @@ from trl import GRPOConfig, GRPOTrainer
 from gymq.trainer.sync import SyncTrainingRun
 from gymq.trainer.trl import TRLRollouts, VerifierReward, environment_reward
 
-EXAMPLES = Path(__file__).parents[1]
-POLICY = EXAMPLES / "tiny_policy" / "checkpoint"
-ROWS = EXAMPLES / "demo_vllm" / "rows.jsonl"
 MAX_STALENESS = 1  # updates
 VERIFIERS = ["workers/resources/mcqa/config.yaml", "workers/models/simulated_model/config.yaml"]
 
@@ -52,17 +48,8 @@ class OnGymq:
         return self._rollouts(prompts, trainer)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--nats", help="URL of a gymq cluster; without it TRL generates itself")
-    parser.add_argument("--run", default=f"trl-{secrets.token_hex(4)}", help="the same again resumes it")
-    parser.add_argument("--steps", type=int, default=20)
-    parser.add_argument("--samples-of-step", type=int, default=128)
-    parser.add_argument("--learning-rate", type=float, default=1e-3)
-    parser.add_argument("--output", type=Path, default=Path("runs/trl"))
-    given = parser.parse_args()
-    rows = [json.loads(line) for line in ROWS.read_text(encoding="utf-8").splitlines()]
-    random.Random(0).shuffle(rows)
+def main(given: argparse.Namespace) -> None:
+    rows = tasks()
     if given.nats is None:
         reward = VerifierReward(VERIFIERS, "mcqa")
         train(given, reward, [row for row in rows if row["agent_ref"]["name"].startswith("mcqa")])
@@ -109,7 +96,7 @@ def train(given: argparse.Namespace, reward: Any, rows: list[dict[str, Any]], **
     )
     trainer.train(resume_from_checkpoint=last_checkpoint(given.output))
     rewards = [entry["reward"] for entry in trainer.state.log_history if "reward" in entry]
-    (given.output / "result.json").write_text(json.dumps({"rewards": rewards}) + "\n", encoding="utf-8")
+    (given.output / RESULT).write_text(json.dumps({"rewards": rewards}) + "\n", encoding="utf-8")
     print("reward of each step:", " ".join(f"{value:.3f}" for value in rewards))
 
 
@@ -120,4 +107,4 @@ def last_checkpoint(folder: Path) -> str | None:
 
 
 if __name__ == "__main__":
-    main()
+    until_interrupted(main, arguments(__doc__, "trl", needs_cluster=False))

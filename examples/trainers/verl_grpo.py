@@ -2,8 +2,8 @@
 
 verl's loop (`RayPPOTrainer.fit`), data set, padded batches, advantages, loss and checkpoints are used as they are. Its
 other workers need an accelerator, so the forward and backward passes, the optimizer and the new weights for the engine
-are those of `policy_on_cpu.py`. The same command resumes a training that was stopped or killed, from verl's last
-checkpoint.
+are those of `policy_on_cpu.py`. With `--output FOLDER` the same command resumes a training that was stopped or killed,
+from verl's last checkpoint in it.
 
 gymq up --config examples/demo_vllm/config.yaml          # in another terminal
 python examples/trainers/verl_grpo.py --nats nats://gymq:PASSWORD@HOST:PORT
@@ -19,7 +19,7 @@ import torch
 import verl.trainer.config
 from hydra import compose, initialize_config_dir
 from omegaconf import DictConfig
-from policy_on_cpu import GROUP, POLICY, PolicyOnCPU, Rewards, arguments, write_data
+from policy_on_cpu import GROUP, POLICY, PolicyOnCPU, Rewards, arguments, until_interrupted, write_data
 from tensordict import TensorDict
 from transformers import AutoTokenizer
 from verl.protocol import DataProto
@@ -160,4 +160,4 @@ def train(given: argparse.Namespace) -> None:
 
 
 if __name__ == "__main__":
-    train(arguments(__doc__, "verl"))
+    until_interrupted(train, arguments(__doc__, "verl"))

@@ -85,6 +85,20 @@ def example(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module("train")
 
 
+def test_the_same_command_continues_only_the_training_that_it_stopped(
+    example: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, settings in {"1": "a", "2": "b", "3": "a"}.items():
+        folder = tmp_path / "runs" / f"train-tiny-{name}"
+        folder.mkdir(parents=True)
+        (folder / "arguments.json").write_text(settings)
+    assert example.stopped("a") == Path("runs/train-tiny-3")
+    assert example.stopped("c") is None
+    (tmp_path / "runs/train-tiny-3/result.json").touch()
+    assert example.stopped("a") is None
+
+
 def test_trainings_on_one_cluster_have_runs_of_their_own(example: ModuleType) -> None:
     assert example.run_of(Path("runs/my first.one")) == "my-first-one"
     assert example.run_of(Path("runs/two")) != example.run_of(Path("runs/three"))

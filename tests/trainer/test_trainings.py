@@ -47,7 +47,7 @@ async def test_a_trainer_trains_and_survives_the_deaths_of_a_worker_and_of_itsel
     if not python:
         pytest.skip(f"{given.python} names no Python with this trainer; `make test-trainers` sets it")
     async with tiny_cluster(tmp_path / "cluster") as cluster:
-        arguments = ["--nats", cluster.url, "--run", given.name, "--steps", str(STEPS)]
+        arguments = ["--nats", cluster.url, "--steps", str(STEPS)]
         arguments += ["--samples-of-step", str(SAMPLES_OF_STEP)]
         trainer = Trainer(python, f"trainers/{given.name}_grpo.py", tmp_path / given.name, *arguments)
         await trainer.start()
