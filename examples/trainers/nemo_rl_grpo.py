@@ -9,6 +9,9 @@ In its configuration, `env.nemo_gym` is a configuration of gymq's workers. With
         gymq: {nats: nats://..., run: my-training}
 
 a cluster that runs already is joined. Its model worker has to ask the engines of NeMo RL.
+
+Install gymq in the environment of NeMo RL's driver: `uv pip install 'gymq[ray]'`. The actor runs in it too, in place of
+the environment that NeMo RL makes for its own actor with the extra `nemo_gym`.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from __future__ import annotations
 import runpy
 import sys
 
+from nemo_rl.distributed.ray_actor_environment_registry import ACTOR_ENVIRONMENT_REGISTRY
 from nemo_rl.environments import nemo_gym
 
 from gymq.trainer.nemo_rl import remote_class
@@ -24,6 +28,7 @@ from gymq.trainer.nemo_rl import remote_class
 def main() -> None:
     if len(sys.argv) < 2:
         sys.exit(__doc__)
+    ACTOR_ENVIRONMENT_REGISTRY["nemo_rl.environments.nemo_gym.NemoGym"] = sys.executable
     nemo_gym.NemoGym = remote_class(nemo_gym.NemoGym)
     sys.argv = sys.argv[1:]
     runpy.run_path(sys.argv[0], run_name="__main__")

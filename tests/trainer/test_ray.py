@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 import tempfile
+import types
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from gymq.data.failure_status import RowFailed
 from gymq.trainer import TrainerError
-from gymq.trainer.nemo_rl import NemoGym, remote_class
+from gymq.trainer.nemo_rl import NemoGym, _traced, remote_class
 from tests.bridge.engine import say
 from tests.bridge.world import World
 from tests.support.waiting import DEADLINE_S
@@ -167,6 +168,30 @@ def test_an_actor_with_an_unknown_interface_is_not_replaced(ray: Any) -> None:
         remote_class(ray.remote(Known.Later))
 
 
+async def test_a_task_source_names_an_agent_or_the_resources_of_one(world: World, run: str) -> None:
+    environment = NemoGym(config(world, run))
+    await environment._spinup()
+    environment._agents_of["exam"] = ["one", "other"]
+    environment._agents_of["math"] = ["solver"]
+    try:
+        for source, agent in ((world.name("asker"), world.name("asker")), ("math", "solver")):
+            assert environment._agent_of({"_rowidx": 0, "task_source": source})["agent_ref"]["name"] == agent
+        for source, problem in (("exam", "belongs to one, other"), ("gone", "names no agent")):
+            with pytest.raises(TrainerError, match=f"row 0: `task_source` '{source}' {problem}"):
+                environment._agent_of({"_rowidx": 0, "task_source": source})
+    finally:
+        await environment.shutdown()
+
+
+async def test_a_call_continues_the_trace_of_nemo_rl(monkeypatch: pytest.MonkeyPatch) -> None:
+    instrumentation = types.ModuleType("nemo_rl.telemetry.instrumentation")
+    instrumentation.__dict__["accepts_trace_context"] = lambda method: ("traced", method)
+    monkeypatch.setitem(sys.modules, "nemo_rl", types.ModuleType("nemo_rl"))
+    monkeypatch.setitem(sys.modules, "nemo_rl.telemetry", types.ModuleType("nemo_rl.telemetry"))
+    monkeypatch.setitem(sys.modules, "nemo_rl.telemetry.instrumentation", instrumentation)
+    assert _traced(NemoGym.run_rollouts) == ("traced", NemoGym.run_rollouts)
+
+
 async def test_rows_that_are_sent_again_are_new_rollouts(actor: Any, world: World) -> None:
     rows = rows_of(world, 2)
     await streamed(actor, rows)
@@ -220,9 +245,10 @@ async def test_an_actor_starts_a_cluster_of_its_own(ray: Any, tokenizer: Any) ->
             "responses_create_params": {"input": [{"role": "user", "content": "A or B?"}]},
             "options": [{"A": "x"}, {"B": "y"}],
             "expected_answer": "B",
-            "agent_ref": {"name": "mcqa_simple_agent"},
+            "task_source": "mcqa",
         }
         found = await streamed(made, [{**row, "_rowidx": at} for at in range(4)])
+        assert all(values[1]["name"] == "mcqa_simple_agent" for values in found)
         assert sorted(number for number, *_ in found) == [0, 1, 2, 3]
     finally:
         async with asyncio.timeout(DEADLINE_S):

@@ -11,6 +11,7 @@ import itertools
 import logging
 import secrets
 import tempfile
+from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -32,6 +33,8 @@ log = logging.getLogger("gymq.trainer")
 
 LOOK_S = 2.0  # for workers to answer the search for them
 OURS = "gymq"  # key of a configuration that is not of a worker
+RESOURCES_REF = "resources_server"  # option of agents
+TASK_SOURCE = "task_source"  # of rows that NeMo Gym of September 2026 has prepared, in place of an agent
 MEDIA_OMITTED = "_initial_multimodal_data_omitted"
 
 # What is yielded for a row. NeMo RL reads the agent that ran it since September 2026.
@@ -63,6 +66,7 @@ class NemoGym:
         self._run: TrainingRun | None = None
         self._bus: Bus | None = None
         self._expected: dict[str, tuple[Any, str]] = {}  # kind and implementation of each instance, by name
+        self._agents_of: defaultdict[str, list[str]] = defaultdict(list)  # by the resources that they refer to
         self._indices = itertools.count(secrets.randbits(52))
 
     async def _spinup(self) -> None:
@@ -90,6 +94,10 @@ class NemoGym:
         paths = [str(path) for path in tree.pop("config_paths", ())]
         config = load(paths, [], initial={**tree, **engines, "policy_api_key": "dummy_key"})
         self._expected = {instance.name: (instance.kind, instance.implementation) for instance in config.instances}
+        for instance in config.instances:
+            refers_to = instance.options.get(RESOURCES_REF)
+            if instance.kind == "agents" and isinstance(refers_to, dict):
+                self._agents_of[refers_to.get("name", "")].append(instance.name)
         folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="gymq-", ignore_cleanup_errors=True))
         cluster = Cluster(config.instances, folder=Path(folder), variables=process_variables(config.tree))
         return (await self._stack.enter_async_context(cluster)).url
@@ -142,12 +150,28 @@ class NemoGym:
                 raise TrainerError(f"row {number} has no `{ROW_NUMBER}`")
         embed_media(nemo_gym_examples)
         # A row that is sent again is a new one: of equal rows it is unknown which one is meant.
-        rows = [{**row, TASK_INDEX: next(self._indices)} for row in nemo_gym_examples]
+        rows = [{**row, **self._agent_of(row), TASK_INDEX: next(self._indices)} for row in nemo_gym_examples]
         async for row, result, timings in self._logs.stream(training.run_rollouts(rows), len(rows), timer_prefix):
             if deduplicate_multimodal_data:
                 result[MEDIA_OMITTED] = False
             number = row[ROW_NUMBER]
             yield (number, row[AGENT_REF], result, timings) if self.names_agent else (number, result, timings)
+
+    def _agent_of(self, row: Row) -> Row:
+        """Return the field for the agent of a row that names none, by its task source: an agent, or resources of one.
+
+        Raises:
+            TrainerError: there is no such agent, or more than one.
+        """
+        source = row.get(TASK_SOURCE)
+        if row.get(AGENT_REF) or source is None:
+            return {}
+        is_agent = self._expected.get(source, ("",))[0] == "agents"
+        agents = [source] if is_agent else self._agents_of.get(source, [])
+        if len(agents) != 1:
+            found = f"belongs to {', '.join(agents)}" if agents else "names no agent, nor resources of one, known here"
+            raise TrainerError(f"row {row[ROW_NUMBER]}: `{TASK_SOURCE}` {source!r} {found}; name one in `{AGENT_REF}`")
+        return {AGENT_REF: {"type": SERVER_TYPE_OF["agents"], "name": agents[0]}}
 
     async def list_entries(self) -> dict[str, list[str]]:
         """Return the kind of each instance, by name."""
@@ -191,8 +215,17 @@ def remote_class(replaced: Any = None) -> Any:
     except ModuleNotFoundError:
         raise TrainerError("Ray is not installed here: pip install 'gymq[ray]'") from None
     names_agent = NemoGym.names_agent if replaced is None else _num_yielded(replaced) == len(WITH_AGENT)
-    made = type("NemoGym", (NemoGym,), {"names_agent": names_agent})
+    made = type("NemoGym", (NemoGym,), {"names_agent": names_agent, "run_rollouts": _traced(NemoGym.run_rollouts)})
     return ray.remote(max_restarts=0, max_task_retries=0)(made)
+
+
+def _traced(method: Any) -> Any:
+    """Return a method that continues the trace of its caller, where NeMo RL has this."""
+    try:
+        instrumentation: Any = importlib.import_module("nemo_rl.telemetry.instrumentation")
+    except ModuleNotFoundError:
+        return method
+    return instrumentation.accepts_trace_context(method)
 
 
 def _num_yielded(replaced: Any) -> int:
