@@ -28,6 +28,7 @@ from gymq.protocol.messages import (
     Verify,
 )
 from gymq.resources import Verdict
+from gymq.responses.arguments import NO_ARGUMENTS
 
 RESERVED_TOOL_NAMES = frozenset({"seed", "seed_session", "verify", "close", "aggregate_metrics"})
 """Names of a session's own requests, which a model cannot call as tools."""
@@ -127,19 +128,19 @@ class Session(AbstractAsyncContextManager["Session"]):
         return responses.function_call_output(item["call_id"], await self._output_of(item, offered))
 
     async def _output_of(self, item: responses.FunctionCall, offered: bool) -> str:
-        name, arguments = item["name"], item.get("arguments")
+        name, arguments = item["name"], item.get("arguments") or NO_ARGUMENTS
         try:
-            json.loads(arguments)  # type: ignore[arg-type]
-        except (TypeError, ValueError, RecursionError) as error:
+            json.loads(arguments)
+        except (ValueError, RecursionError) as error:
             return json.dumps({"error": f"Invalid tool call arguments: {error!r}"})
         if name in RESERVED_TOOL_NAMES:
             return json.dumps({"error": f"there is no tool named {name!r}"})
         request = ToolCall(
             rollout=self._rollout.id,
             timeout_s=self._timeout(self._rollout.options.tool_timeout_s),
-            number=self._number(name, str(arguments)),
+            number=self._number(name, arguments),
             name=name,
-            arguments=str(arguments),
+            arguments=arguments,
             offered=offered,
         )
         result = await self._send(request, Stage.TOOL)

@@ -9,6 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from gymq.protocol.tokens import GENERATION_FIELD, LOG_PROB_FIELD
+from gymq.responses.arguments import NO_ARGUMENTS
 from gymq.responses.custom_tools import calls_of_custom_tools
 from gymq.responses.errors import InvalidReply, InvalidRequest, checked
 from gymq.responses.items import Item, new_id, reasoning_item
@@ -132,7 +133,7 @@ def chat_choice_to_items(
                 "id": call_id,
                 "call_id": call_id,
                 "name": call.function.name,
-                "arguments": call.function.arguments,
+                "arguments": call.function.arguments if call.function.arguments.strip() else NO_ARGUMENTS,
                 "status": "completed",
             }
         )

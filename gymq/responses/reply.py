@@ -8,7 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from gymq.responses.errors import InvalidReply, InvalidRequest, checked
-from gymq.responses.items import Item
+from gymq.responses.items import Item, new_id
 from gymq.responses.schema import check_items
 
 
@@ -61,6 +61,19 @@ def validate_response(body: object) -> dict[str, Any]:
         return {**body, "output": check_items(body["output"], "output")}
     except InvalidRequest as error:
         raise InvalidReply(error.path, error.reason) from None
+
+
+def cut_before_first_token(response: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a Responses object as that of a conversation that cannot be continued: cut short, and without usage."""
+    message = {
+        "type": "message",
+        "id": new_id("msg"),
+        "role": "assistant",
+        "status": "completed",
+        "content": [{"type": "output_text", "text": "", "annotations": []}],
+    }
+    cut = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}, "usage": None}
+    return {**response, **cut, "output": [message]}
 
 
 def response_without_model(name: str, output: Sequence[Mapping[str, Any]]) -> Item:

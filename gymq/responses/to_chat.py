@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from gymq.responses.arguments import sent_arguments
 from gymq.responses.custom_tools import CALL, call_as_function_call
 from gymq.responses.errors import MAX_NAME, InvalidRequest, Unsupported, warn_once
 from gymq.responses.items import Item, function_call, function_call_output, reasoning_texts
@@ -199,9 +200,7 @@ def _assistant_text(content: str | list[Item] | None) -> str:
 
 
 def _call(call_id: str, name: str, arguments: str | None) -> dict[str, Any]:
-    if arguments is None:
-        raise InvalidRequest("arguments", "missing; a call in the history needs its arguments as JSON text")
-    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+    return {"id": call_id, "type": "function", "function": {"name": name, "arguments": sent_arguments(arguments)}}
 
 
 def _with_instructions(instructions: str, messages: list[dict[str, Any]]) -> list[dict[str, Any]]:

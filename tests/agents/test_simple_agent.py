@@ -107,9 +107,16 @@ def test_a_limit_that_no_rollout_could_keep_is_refused(option: dict[str, int]) -
         agent(**option)
 
 
-@pytest.mark.parametrize("arguments", ["{broken", "", None])
-async def test_arguments_that_are_no_json_are_told_to_the_model_and_go_no_further(arguments: str | None) -> None:
+@pytest.mark.parametrize("arguments", ["", None])
+async def test_a_call_without_arguments_runs_the_tool(arguments: str | None) -> None:
     call = function_call("weather", "{}") | {"arguments": arguments}
+    script, simple = Script(reply(call), said()), agent()
+    await simple.run(rollout(script, simple))
+    assert [asked.arguments for asked in script.of(ToolCall)] == ["{}"]
+
+
+async def test_arguments_that_are_no_json_are_told_to_the_model_and_go_no_further() -> None:
+    call = function_call("weather", "{}") | {"arguments": "{broken"}
     script, simple = Script(reply(call), said()), agent()
     asked = rollout(script, simple)
     await simple.run(asked)

@@ -19,6 +19,7 @@ from gymq.responses import (
     validate_params,
     validate_response,
 )
+from gymq.responses.arguments import sent_arguments
 
 from .builders import completion, tokens, tool
 
@@ -248,7 +249,7 @@ CALLS = st.lists(
         },
         st.integers(0, 9),
         st.text(min_size=1, max_size=5),
-        st.text(max_size=5),
+        st.one_of(st.text(max_size=5), st.just('{"a": 1}')),
     ),
     max_size=3,
 )
@@ -264,9 +265,13 @@ def test_what_the_model_said_comes_back_in_the_next_request(
     history = validate_params({"input": validate_response(answer)["output"]})
     [message] = responses_to_chat(history, token_ids=True)["messages"]
 
+    sent_calls = [
+        {**call, "function": {**call["function"], "arguments": sent_arguments(call["function"]["arguments"])}}
+        for call in calls
+    ]
     sent = {
         "content": text or (None if calls else ""),
-        **({"tool_calls": calls} if calls else {}),
+        **({"tool_calls": sent_calls} if calls else {}),
         **tokens([1], generated),
     }
     assert message == {"role": "assistant", **sent}

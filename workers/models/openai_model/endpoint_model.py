@@ -6,6 +6,7 @@ The base of openai_model, azure_openai_model, vllm_model and what builds on them
 from __future__ import annotations
 
 import logging
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -13,11 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pydantic
-from gymq.workers.models.openai_model.endpoint import Endpoint
+from gymq.workers.models.openai_model.endpoint import Endpoint, Refused
 from gymq.workers.models.openai_model.response_cache import DEFAULT_FOLDER, ResponseCache
 
 import gymq
-from gymq.responses import ResponsesError
+from gymq.model import ModelMemory
+from gymq.responses import Item, ResponsesError, split_at_first_generated
+from gymq.responses.errors import warn_once
+from gymq.responses.reply import cut_before_first_token
 
 log = logging.getLogger("gymq.endpoint_model")
 
@@ -124,7 +128,33 @@ class EndpointModel(gymq.Model):
                 f"{self.name}: more replicas than the {self.options.request_limit} requests at a time; others send"
             )
             raise gymq.RolloutError(gymq.FailureClass.SATURATED, message)
-        return await self.ask(request)
+        started = time.monotonic()
+        try:
+            return await self.ask(request)
+        except gymq.RolloutError as error:
+            prompt, history = split_at_first_generated(request.params["input"])
+            is_refused = isinstance(error.__context__, Refused) and not error.retryable and not error.curable
+            if not (is_refused and history):
+                raise
+            left_s = request.timeout_s - (time.monotonic() - started)
+            answer = await self._answer_without_history(request, prompt, left_s)
+            if answer is None:
+                raise
+            warn_once(f"{self.name}: rollouts are cut whose history the endpoint refuses: {error.message}")
+            return cut_before_first_token(answer)
+
+    async def _answer_without_history(
+        self, request: gymq.ModelRequest, prompt: list[Item], timeout_s: float
+    ) -> dict[str, Any] | None:
+        """Return the answer to the request without what a policy wrote; None if the endpoint refuses the rest too.
+
+        The settings stay the same, so that one of them is not mistaken for a fault of the policy.
+        """
+        params = {**request.params, "input": prompt or PROBE["input"]}
+        try:
+            return await self.ask(replace(request, params=params, timeout_s=timeout_s, memory=ModelMemory()))
+        except gymq.RolloutError:
+            return None
 
 
 def _without_script(params: dict[str, Any]) -> dict[str, Any]:

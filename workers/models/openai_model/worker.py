@@ -22,6 +22,7 @@ from gymq.responses import (
     validate_params,
     validate_response,
 )
+from gymq.responses.arguments import with_sent_arguments
 from gymq.responses.tokens import OPTIONAL_TOKEN_FIELDS
 
 _MAYBE_UNKNOWN_MODEL = frozenset({400, 404})
@@ -158,7 +159,7 @@ class OpenAIModel(EndpointModel):
         checked = {name: value for name, value in validate_params(params).items() if value is not None}
         if isinstance(checked["input"], list):
             checked["input"] = [
-                {name: value for name, value in item.items() if name not in _OURS}
+                with_sent_arguments({name: value for name, value in item.items() if name not in _OURS})
                 for item in checked["input"]
                 if not (self.options.drop_input_reasoning_items and item.get("type") == "reasoning")
             ]

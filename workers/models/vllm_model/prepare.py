@@ -11,6 +11,7 @@ from gymq.workers.models.vllm_model.options import VLLMOptions
 
 from gymq.protocol.tokens import TOKEN_FIELDS
 from gymq.responses import InvalidRequest, Item, split_think_blocks
+from gymq.responses.arguments import with_sent_arguments
 from gymq.responses.tokens import OPTIONAL_TOKEN_FIELDS
 
 _LENGTHS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
@@ -76,7 +77,8 @@ def responses_body(params: Mapping[str, Any], options: VLLMOptions) -> dict[str,
     asked = {name: value for name, value in params.items() if value is not None}
     if isinstance(asked["input"], list):
         asked["input"] = [
-            {name: value for name, value in item.items() if name not in _UNKNOWN_TO_ENGINES} for item in asked["input"]
+            with_sent_arguments({name: value for name, value in item.items() if name not in _UNKNOWN_TO_ENGINES})
+            for item in asked["input"]
         ]
     asked["model"] = options.model
     if template := options.chat_template_kwargs | _object_in(metadata, "chat_template_kwargs"):

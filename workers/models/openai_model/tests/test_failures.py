@@ -17,6 +17,8 @@ from gymq.workers.models.openai_model.tests.mock_server import Answer, Asked, Mo
 from gymq.workers.models.openai_model.tests.replies import completion, response
 
 import gymq
+from gymq.responses import overflowed
+from gymq.responses.arguments import UNPARSED_ARGUMENTS
 
 GOOD = as_json(response("Hello"))
 DIALECTS = pytest.mark.parametrize("dialect", ["responses", "chat"])
@@ -205,6 +207,45 @@ async def test_a_full_context_is_an_incomplete_reply(
 async def test_a_parameter_that_the_endpoint_does_not_know_is_no_full_context(start: Start, server: MockServer) -> None:
     server.answers = [error("400 Bad Request", "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens'.")]
     assert is_model_failure(await failure(await start(dialect="chat")), retryable=False)
+
+
+HISTORY = [
+    {"role": "user", "content": "Go."},
+    {"type": "function_call", "call_id": "c1", "name": "echo", "arguments": '{"text": "a"}'},
+    {"type": "function_call_output", "call_id": "c1", "output": "a"},
+]
+
+
+@DIALECTS
+async def test_a_history_that_the_endpoint_refuses_is_an_incomplete_reply(
+    start: Start, server: MockServer, dialect: str
+) -> None:
+    server.answers = [error("400 Bad Request", "the conversation is not to my liking"), good(dialect)]
+    reply = await ask(await start(dialect=dialect), input=HISTORY)
+    assert reply["incomplete_details"] == {"reason": "max_output_tokens"}
+    assert overflowed(reply)
+    assert len(server.asked) == 2
+
+
+async def test_a_setting_that_the_endpoint_refuses_is_not_the_fault_of_the_history(
+    start: Start, server: MockServer
+) -> None:
+    server.answers = [error("400 Bad Request", "temperature: must be at most 2")]
+    assert is_model_failure(await failure(await start(), input=HISTORY, temperature=3.0), retryable=False)
+    assert [len(asked.body["input"]) for asked in server.asked] == [3, 1]
+
+
+@DIALECTS
+@pytest.mark.parametrize("arguments", ['{"text": "mkdir', "[1]", "", None])
+async def test_the_history_has_arguments_that_every_engine_takes(
+    start: Start, server: MockServer, dialect: str, arguments: str | None
+) -> None:
+    server.answers = [good(dialect)]
+    written = [HISTORY[0], {**HISTORY[1], "arguments": arguments}, HISTORY[2]]
+    await ask(await start(dialect=dialect), input=written)
+    body = server.asked[0].body
+    sent = body["input"][1] if dialect == "responses" else body["messages"][1]["tool_calls"][0]["function"]
+    assert json.loads(sent["arguments"]) == ({UNPARSED_ARGUMENTS: arguments} if arguments else {})
 
 
 @DIALECTS
