@@ -132,6 +132,11 @@ class Group:
         return [sample.reward for sample in self.samples]
 
     @property
+    def is_varied(self) -> bool:
+        """Whether its samples differ in reward."""
+        return len(set(self.rewards)) > 1
+
+    @property
     def dropped_token_share(self) -> float:
         """The share of the sampled tokens that a trainer of one sequence a sample does not see, 0 to 1."""
         counts = [sample.num_sampled_tokens for sample in self.samples]

@@ -32,6 +32,7 @@ from gymq.defaults import CONFIRM_S, MAX_TIMEOUT_S, MAX_VERSIONS, InFlight, Weig
 from gymq.protocol import subjects
 from gymq.protocol.messages import Outcome, Steering, Task
 from gymq.protocol.subjects import RolloutId
+from gymq.trainer.batches import Batches, BatchOptions
 from gymq.trainer.groups import (
     Batch,
     Group,
@@ -42,6 +43,7 @@ from gymq.trainer.groups import (
     TrainerError,
     rows_of_groups,
 )
+from gymq.trainer.training_batch import TrainingBatch
 
 MOST_READ_AT_ONCE = 8  # groups, each of which may be many megabytes
 
@@ -206,7 +208,8 @@ class TrainingRun:
             num_surplus: rollouts of each group that are started on top; when enough are done the rest is cut.
             straggler_s: seconds after the first outcome of a group when what is missing is cut; None: it is waited for.
             max_staleness: updates of the policy that may come between the first reply of a rollout and the moment when
-                its group is given out; None: any number.
+                its group is given out; None: any number. Rollouts that take longer are thrown away; `train_batches`
+                waits for them.
             rollout_timeout_s: seconds for a rollout, from the moment an agent takes it.
             in_order: give groups in the order of the examples.
             on_untrainable: `allow` takes rollouts without token ids as samples, for evaluation; `error` as failures.
@@ -251,6 +254,29 @@ class TrainingRun:
 
         groups = start() if self.thread is None else self.thread.do(start)
         return Batch(pending, groups, give_out, in_order=in_order, thread=self.thread)
+
+    def train_batches(
+        self, rows: Iterable[Row], *, groups: int, num_samples: int, **options: Any
+    ) -> AsyncGenerator[TrainingBatch, None]:
+        """Yield batches to train on; whoever asks for the next one has updated the policy with the one before.
+
+        The rollouts of the next batches are made meanwhile.
+
+        Args:
+            rows: examples; a list is gone through again and again, each time in another order. Each group gets its
+                position in them as its task index.
+            groups: of a batch.
+            num_samples: rollouts of a group.
+            options: of `BatchOptions`, and of `run_rollouts`.
+
+        Raises:
+            TrainerError: the options do not fit, or, while batches are returned, groups cannot be trained on.
+            RowError: while batches are returned, a row cannot be used.
+            BusError: while batches are returned, the connection is lost.
+        """
+        of_batches = BatchOptions.of(groups=groups, num_samples=num_samples, **options)
+        formed = Batches(rows, of_batches, self.run_rollouts, self.updates_since).formed()
+        return formed if self.thread is None else self.thread.iterate(formed)
 
     def stored(self) -> AsyncGenerator[Outcome, None]:
         """Yield the outcomes that are stored of the run.
@@ -383,8 +409,16 @@ class TrainingRun:
         """Exclude samples that became stale after they were stored, until when agents check; return their number."""
         if max_staleness is None or not pending.has_samples:
             return 0
+        return pending.exclude_stale(await self.updates_since(), max_staleness)
+
+    async def updates_since(self) -> Callable[[str], int]:
+        """Return a function that says how many updates of the policy came after a version.
+
+        Raises:
+            BusError: the newest version cannot be read.
+        """
         weights = await self._retry(lambda: newest(self._bus, self.model))
-        return 0 if weights is None else pending.exclude_stale(updates_since(weights), max_staleness)
+        return (lambda version: 0) if weights is None else updates_since(weights)
 
     # Steering ---------------------------------------------------------------------------------------------------------
 

@@ -185,7 +185,7 @@ async def varied_groups(
             for group in [task.result() for task in done]:
                 if known is not None:
                     known.add(group)
-                if _varies(group):
+                if group.is_varied:
                     yield group
                 else:
                     start_next()
@@ -200,13 +200,9 @@ async def _while_varied(run: TrainingRun, example: Row, sizes: Sequence[int], op
         # A surplus is cut for good, and the rest of the group with it.
         surplus = {} if size == sizes[-1] else {"num_surplus": 0}
         group = await _one(run, example, {**options, "num_samples": size, **surplus})
-        if not _varies(group):
+        if not group.is_varied:
             break
     return group
-
-
-def _varies(group: Group) -> bool:
-    return len(set(group.rewards)) > 1
 
 
 async def rollouts_until_known(

@@ -9,6 +9,7 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 from gymq.bus.loop_thread import LoopThread
 from gymq.trainer.groups import Group, Row, TrainerError
 from gymq.trainer.run import TrainingRun
+from gymq.trainer.training_batch import TrainingBatch
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -64,6 +65,13 @@ class SyncTrainingRun:
             BusError: while groups are returned, the connection is lost.
         """
         return self._thread.items(self._run.run_rollouts(examples, **options).completed())
+
+    def train_batches(
+        self, rows: Iterable[Row], *, groups: int, num_samples: int, **options: Any
+    ) -> Generator[TrainingBatch, None, None]:
+        """Return batches to train on, as `TrainingRun.train_batches` does."""
+        batches = self._run.train_batches(rows, groups=groups, num_samples=num_samples, **options)
+        return self._thread.items(batches)
 
     pause = _blocking(TrainingRun.pause)
     resume = _blocking(TrainingRun.resume)

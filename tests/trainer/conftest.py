@@ -5,14 +5,29 @@ from typing import Any
 
 import pytest
 
+import gymq
 from gymq.bus import Bus
 from gymq.trainer import TrainingRun
 from tests.bridge.engine import say
-from tests.bridge.environments import Counter
+from tests.bridge.environments import Counter, Grader
 from tests.bridge.world import World, grading_world
 
 Row = dict[str, Any]
 Examples = Callable[..., list[Row]]
+
+
+class Alternating(Grader):
+    """Gives the rewards of a row's `rewards` in turn; 0 and 1 for a row with `varies`; otherwise `reward`, or 1."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.num_verified = 0
+
+    async def verify(self, request: gymq.VerifyRequest[gymq.Row]) -> gymq.Verdict:
+        fields = request.row.model_extra or {}
+        self.num_verified += 1
+        rewards = fields.get("rewards") or ([0.0, 1.0] if fields.get("varies") else [fields.get("reward", 1.0)])
+        return gymq.Verdict(rewards[self.num_verified % len(rewards)])
 
 
 @pytest.fixture
@@ -37,6 +52,14 @@ def examples(world: World) -> Examples:
         return [world.row(f"say {at}", _ng_task_index=at, **members) for at in range(first, first + count)]
 
     return make
+
+
+@pytest.fixture
+async def alternating(world: World) -> Alternating:
+    verifier = Alternating()
+    await world.add_resources("alternating", verifier)
+    await world.add_agent("player", "alternating", max_concurrency=1)
+    return verifier
 
 
 @pytest.fixture

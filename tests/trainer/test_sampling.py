@@ -11,32 +11,11 @@ from gymq.trainer import TrainerError, TrainingRun
 from gymq.trainer.groups import Group
 from gymq.trainer.sampling import Difficulties, rollouts_until_known, varied_groups
 from tests.bridge.engine import Body, say
-from tests.bridge.environments import Grader
 from tests.bridge.world import World
 
+from .conftest import Alternating
+
 SIZE = 4
-
-
-class Alternating(Grader):
-    """Gives the rewards of a row's `rewards` in turn; 0 and 1 for a row with `varies`; otherwise `reward`, or 1."""
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.num_verified = 0
-
-    async def verify(self, request: gymq.VerifyRequest[gymq.Row]) -> gymq.Verdict:
-        fields = request.row.model_extra or {}
-        self.num_verified += 1
-        rewards = fields.get("rewards") or ([0.0, 1.0] if fields.get("varies") else [fields.get("reward", 1.0)])
-        return gymq.Verdict(rewards[self.num_verified % len(rewards)])
-
-
-@pytest.fixture
-async def alternating(world: World) -> Alternating:
-    verifier = Alternating()
-    await world.add_resources("alternating", verifier)
-    await world.add_agent("player", "alternating", max_concurrency=1)
-    return verifier
 
 
 def rows_of(world: World, *fields: dict[str, Any]) -> list[dict[str, Any]]:
