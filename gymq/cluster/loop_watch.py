@@ -39,7 +39,7 @@ SIGNAL = signal.SIGUSR2
 _RESUMED = b"\0resumed\n"
 _TICK, _THREAD, _CUT = b"Timeout (", b"Thread ", b"  ...\n"
 _OUTERMOST = b"_run_module_as_main"  # of a worker process, see `gymq.cluster.spawner`
-_FRAME = re.compile(rb'  File "(.+)", line (\d+) in (.+)\n')
+_FRAME = re.compile(rb'  File "([^"]+)", line (\d+) in (.+)\n')
 
 
 class LoopWatch:

@@ -42,7 +42,8 @@ Take the criteria in order. For each, write a reason in one sentence and then it
 _ANY_LABEL = r"\[\[\s*\d+\s*:\s*(?:NOT\s+)?MET\s*\]\]"
 _ANY_LABELS = Labels({"any": _ANY_LABEL}, ignore_case=True)
 _NUMBERED = re.compile(r"\[\[\s*(\d+)\s*:\s*(?:NOT\s+)?MET\s*\]\]", re.IGNORECASE)
-_NUMBERING = re.compile(r"^[\s*:.-]*(?:\d+[.)])?[\s*:-]*|[\s*:-]*(?:\d+[.)])?[\s*:-]*$")  # of the items of a list
+_NUMBER = re.compile(r"^\d{1,3}[.)]|\d{1,3}[.)]$")  # of an item of a list
+_MARKS = " \t\r\n*:-"  # around a reason
 
 
 @dataclass(frozen=True)
@@ -176,7 +177,7 @@ def _reasons(text: str) -> dict[int, str]:
     labels = list(_NUMBERED.finditer(text))
     cuts = [0, *(place for label in labels for place in label.span()), len(text)]
     between = [text[begin:end].strip()[:MAX_REASON_CHARS] for begin, end in zip(cuts[::2], cuts[1::2], strict=True)]
-    between = [_NUMBERING.sub("", reason) for reason in between]
+    between = [_NUMBER.sub("", reason.strip(_MARKS).lstrip(".")).strip(_MARKS) for reason in between]
     shift = 0 if between[0] else 1
     return {int(label[1]): between[at + shift] for at, label in enumerate(labels)}
 

@@ -50,7 +50,7 @@ def test_check_names_every_wrong_worker_on_a_line_of_its_own(gymq, here, config)
     config.write_text(json.dumps(tree))
     called = gymq("config", "check", "-c", config)
     assert called.status == 2
-    lines = called.err.splitlines()
+    lines = [line for line in called.err.splitlines() if "config.yaml:" in line]
     assert len(lines) == 3
     assert "letters_agent" in lines[0]
     assert "max_stepz" in lines[0]

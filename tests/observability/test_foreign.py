@@ -506,4 +506,4 @@ def test_files_of_several_programs_are_shown_as_runs_side_by_side(
     record("ATIF: trajectories", "1.4 written, 1.x read", "rollouts of our own", "written, read, shown")
     record("verifiers: `results.jsonl`", "0.1 form", "rollouts of our own", "written, read, shown")
     record("Inspect: logs", "`.eval`, `.json`", "logs that the test writes", "read, shown, verified again")
-    assert "1 rollouts of" in done.out
+    assert "1 rollout of" in done.out

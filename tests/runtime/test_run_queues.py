@@ -12,7 +12,6 @@ from gymq.bus.queue.client import QueueClient
 from gymq.bus.queue.steering import steer
 from gymq.execution.services import run_queues
 from gymq.execution.services.run_queues import RunQueues
-from gymq.protocol import subjects
 from gymq.protocol.messages import Task
 from gymq.protocol.subjects import TaskQueueName
 from tests.support.waiting import until, until_answer
@@ -183,11 +182,3 @@ async def test_tasks_of_an_open_queue_cause_no_look(
     await until_answer(lambda: streams.queues(js), lambda names: set(names) == {"tasks_a@r", "urgent_a@r"})
     assert looks == [1]
     await queues.stop()
-
-
-async def test_a_store_with_one_queue_for_all_runs_is_continued(own_bus: Bus, js: JetStream, queues: RunQueues) -> None:
-    await streams.ensure_consumer(js, streams.TASKS, "agents_a", {"filter_subject": subjects.tasks_of_agent("a")})
-    await put(js, "gym.tasks.r.a")
-    await streams.ensure(js, ["a"])
-    await queues.look()
-    assert await streams.queues(js) == ["tasks_a@r"]

@@ -76,16 +76,6 @@ async def test_a_consumer_with_another_configuration_is_brought_up_to_date(own_b
     assert config["ack_wait"] == 7_000_000_000
 
 
-async def test_tasks_of_a_store_with_one_queue_for_all_runs_stay(own_bus: Bus) -> None:
-    js = own_bus.js
-    for kind, subject in (("agents", "gym.tasks.*.simple"), ("urgent", "gym.urgent.*.simple")):
-        await streams.ensure_consumer(js, streams.TASKS, f"{kind}_simple", {"filter_subject": subject})
-    await js.store(subjects.tasks("r", "simple"), b"queued")
-    await streams.ensure(js, ["simple"])
-    assert set(await consumers(js, streams.TASKS)) == {"intake"}
-    assert await js.count_by_subject(streams.TASKS, "gym.tasks.>") == {"gym.tasks.r.simple": 1}
-
-
 async def test_a_stream_of_somebody_else_on_our_subjects_is_a_sentence(own_bus: Bus) -> None:
     js = own_bus.js
     await js.api(f"STREAM.DELETE.{streams.RUNS}")
