@@ -18,7 +18,7 @@ from gymq.data.short_rows import whole_row
 from gymq.trainer.adapting import place_index, records_of, warn_if_dropped
 from gymq.trainer.groups import Group, Row, TrainerError
 from gymq.trainer.run import TrainingRun
-from gymq.trainer.sampling_params import with_sampling
+from gymq.trainer.sampling_params import refuse_unknown, with_sampling
 
 # What does not change which tokens are sampled, and what changes nothing with these values.
 _NOT_SAMPLING = ("logprobs", "skip_special_tokens", "include_stop_str_in_output")
@@ -131,8 +131,9 @@ def _known(sampling: Mapping[str, Any]) -> Row:
     chosen = {
         "max_tokens" if name == "max_generate_length" else name: value
         for name, value in sampling.items()
-        if name not in _NOT_SAMPLING
+        if name not in _NOT_SAMPLING and value is not None
     }
+    refuse_unknown(chosen, "sampling_params")
     return {name: value for name, value in chosen.items() if name not in _NEUTRAL or _NEUTRAL[name] != value}
 
 

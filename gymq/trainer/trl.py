@@ -27,7 +27,7 @@ from gymq.runs.local_verifiers import Verifiers, verify_again
 from gymq.testing import reply
 from gymq.trainer.adapting import place_index, warn_if_dropped
 from gymq.trainer.groups import Group, Row, TrainerError
-from gymq.trainer.sampling_params import with_sampling
+from gymq.trainer.sampling_params import refuse_unknown, with_sampling
 from gymq.trainer.sync import SyncTrainingRun
 
 log = logging.getLogger("gymq.trainer")
@@ -71,7 +71,8 @@ class TRLRollouts:
         `max_completion_length` limits each reply.
 
         Raises:
-            TrainerError: a prompt is unknown; with `on_failed_group="raise"`, a sample failed.
+            TrainerError: a prompt is unknown; a setting cannot be passed on; with `on_failed_group="raise"`, a sample
+                failed.
             BusError: the run lost its server.
         """
         rows, sizes = self._groups(prompts, trainer)
@@ -110,7 +111,9 @@ def _sampling(args: Any) -> Row:
     names = ("temperature", "top_p", "min_p", "repetition_penalty")
     chosen = {name: getattr(args, name) for name in names}
     chosen |= {"top_k": args.top_k or -1, "max_tokens": args.max_completion_length}
-    return chosen | (args.generation_kwargs or {})
+    others = args.generation_kwargs or {}
+    refuse_unknown(others, "GRPOConfig.generation_kwargs")
+    return chosen | others
 
 
 def environment_reward(completions: Sequence[Any], env_reward: Sequence[float | None], **_: Any) -> list[float | None]:

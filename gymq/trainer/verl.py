@@ -89,8 +89,11 @@ class _Rollouts:
         sampling = {"temperature": config.temperature, "top_p": config.top_p, "top_k": config.top_k}
         if is_greedy:
             sampling = {"temperature": 0.0, "top_p": 1.0, "top_k": -1}
-        penalty, length = self._config.repetition_penalty, self._config.response_length
-        return sampling | {"repetition_penalty": penalty, "max_tokens": length}
+        sampling |= {
+            "repetition_penalty": self._config.repetition_penalty,
+            "ignore_eos": self._config.ignore_eos or None,
+        }
+        return sampling | {"max_tokens": self._config.response_length}
 
     async def _connected(self) -> TrainingRun:
         async with self._connecting:

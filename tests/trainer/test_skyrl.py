@@ -143,6 +143,8 @@ async def test_sampling_settings_reach_the_engine(training: TrainingRun, world: 
     (request,) = world.engine.requests
     expected = {"temperature": 0.5, "top_p": 0.9, "top_k": 5, "min_p": 0.1, "repetition_penalty": 1.2, "min_tokens": 2}
     assert {name: request.get(name) for name in expected} == expected
+    with pytest.raises(TrainerError, match="sampling_params: n_beams cannot be passed on"):
+        await GymqGenerator(training).generate({**asked, "sampling_params": {"n_beams": 4}})
 
 
 @pytest.mark.parametrize("extras", [None, [{}], [{"row": "no json"}], [{"row": "{}"}], [{"row": "[]"}], [None]])

@@ -268,6 +268,13 @@ async def test_replies_are_sampled_as_the_trainer_is_configured(world: World, ru
     assert {name: asked.get(name) for name in expected} == expected
 
 
+async def test_a_setting_that_the_engine_cannot_sample_with_is_refused_by_its_name(world: World, run: str) -> None:
+    rows = [world.row("say a")]
+    with pytest.raises(TrainerError, match=r"GRPOConfig\.generation_kwargs: num_beams cannot be passed on"):
+        await roll_out(world, run, rows, [prompt_of(rows[0])], trainer(generation_kwargs={"num_beams": 4}))
+    assert not world.engine.requests
+
+
 async def test_tokens_that_are_not_trained_on_are_warned_of(
     world: World, run: str, caplog: pytest.LogCaptureFixture
 ) -> None:
