@@ -44,6 +44,7 @@ _PHRASES = re.compile(
     ),
     re.IGNORECASE,
 )
+_MOST_READ = 4096  # characters of an error, which an engine may make as long as it likes
 _ASKED_TOO_MUCH = re.compile(r"max_tokens=\d+ cannot be greater than max_model_len")  # whatever the prompt
 _RATE_LIMIT = re.compile(r"rate.?limit|tokens per (minute|day)", re.IGNORECASE)
 
@@ -61,7 +62,7 @@ def is_context_overflow(status: int, code: str, said: str) -> bool:
         said: the error's text.
     """
     # A field that does not fit is reported with its place, after which vLLM may repeat the whole request.
-    said = said.partition("'loc':")[0]
+    said = said.partition("'loc':")[0][:_MOST_READ]
     if status not in _STATUSES or _ASKED_TOO_MUCH.search(said) or _RATE_LIMIT.search(f"{code} {said}"):
         return False
     return code in _CODES or _PHRASES.search(said) is not None
