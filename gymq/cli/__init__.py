@@ -41,6 +41,7 @@ GROUPS = {
     "Author": {
         "init": "Create a new environment or agent.",
         "test": "Run the tests and the example rows of a worker.",
+        "check-policy": "Check whether log probs and tokens are what was sampled.",
         "audit": "Check whether replies can fool or block an environment.",
         "list": "List the available workers and what each needs.",
         "config": "Show or check a configuration.",

@@ -17,6 +17,7 @@ HERE = Path(__file__).parent
 
 # Files whose tests stay in one process with `--dist loadgroup`; another file stays in one of its own.
 TOGETHER = {
+    "test_check_policy.py": "engine",
     "test_engine.py": "engine",
     "test_parallel.py": "engine",
     "test_sampling.py": "engine",
