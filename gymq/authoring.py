@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Protocol, TypeVar, get_args
 
 import pydantic
@@ -13,6 +13,7 @@ import pydantic
 from gymq.errors import GymqError, did_you_mean
 from gymq.processes.passed_environment import check_name
 from gymq.protocol.instances import ServerType
+from gymq.protocol.messages import Priority
 from gymq.redaction import may_name_secret
 
 VariableName = Annotated[str, pydantic.AfterValidator(check_name)]
@@ -81,8 +82,8 @@ class WorkerOptions(pydantic.BaseModel):
 def _names_of_options(options: type[WorkerOptions]) -> set[str]:
     """Return the names under which options can be given."""
     names = set(options.model_fields)
-    for field in options.model_fields.values():
-        alias = field.validation_alias
+    for option in options.model_fields.values():
+        alias = option.validation_alias
         choices = alias.choices if isinstance(alias, pydantic.AliasChoices) else [alias]
         names.update(choice for choice in choices if isinstance(choice, str))
     return names
@@ -159,12 +160,21 @@ class Worker:
         """Release what `start` opened. Called once, after the last request."""
 
 
+@dataclass
+class Precedence:
+    """Which of the calls that wait for the same worker is taken first. A change applies to later calls."""
+
+    priority: Priority = Priority.NORMAL
+    share: float = 1.0  # of the worker, relative to other runs of the same class
+
+
 @dataclass(frozen=True)
 class CurrentCall:
-    """The call being handled: whose it is and when it must be answered."""
+    """The call being handled: whose it is, when it must be answered, and which place its own calls take."""
 
     rollout: str
     deadline: float  # on the event loop's clock, seconds
+    precedence: Precedence = field(default_factory=Precedence)
 
 
 _NO_CALL = CurrentCall(rollout="-", deadline=float("inf"))

@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
 from gymq.agent import Agent, Caller
+from gymq.authoring import current_call
 from gymq.bus import Bus
 from gymq.bus.pull import Delivery
 from gymq.bus.queue.cancel import Cancellations
@@ -164,7 +165,7 @@ class AgentRunner:
             str(task.rollout_id), agent=task.agent, worker=self._worker, delivered=delivery.num_delivered
         ) as span:
             self._in_flight[me] = task
-            self._budget.start(str(task.rollout_id))
+            self._budget.start(str(task.rollout_id), current_call.get().precedence.priority)
             try:
                 async with self._quarantine.suspect() if suspect else self._quarantine.trusted() as place:
                     yield place, span

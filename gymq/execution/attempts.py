@@ -7,10 +7,11 @@ import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 from gymq.agent import Agent, Caller, Rollout, run_to_verdict
-from gymq.authoring import CurrentCall, current_call
+from gymq.authoring import current_call
 from gymq.bus import Bus, BusError
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.bus.rpc.quarantine import Suspect
@@ -130,7 +131,7 @@ class Attempts:
     def _working_on(self, task: Task) -> Iterator[_Work]:
         """Count a rollout among those in flight, and give all its calls its deadline."""
         work = _Work(task, self._worker, asyncio.get_running_loop().time() + task.timeout_s)
-        current_call.set(CurrentCall(work.rollout_id, work.deadline))
+        current_call.set(replace(current_call.get(), rollout=work.rollout_id, deadline=work.deadline))
         self._at_work.add(work)
         try:
             yield work

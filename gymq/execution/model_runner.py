@@ -15,7 +15,7 @@ from gymq.authoring import current_call
 from gymq.bus import BusError
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.loop_fairness import Turns
-from gymq.bus.rpc.process_reports import ModelReport
+from gymq.bus.rpc.process_reports import ModelReport, tokens_used
 from gymq.bus.rpc.replicas import Replicas
 from gymq.bus.rpc.serving import Server, Service
 from gymq.execution.conversations import Conversations
@@ -24,7 +24,7 @@ from gymq.failures import JudgeFailed, RolloutError, describe_author_error
 from gymq.model import Model, ModelMemory, ModelRequest
 from gymq.protocol import subjects, tokens
 from gymq.protocol.codec import Decoder, encode
-from gymq.protocol.messages import BlobRef, FailureClass, Generate, Generated, GenerateNext, Load, NeedsPrefix
+from gymq.protocol.messages import BlobRef, FailureClass, Generate, Generated, GenerateNext, Load, Message, NeedsPrefix
 
 log = logging.getLogger("gymq.model")
 
@@ -78,6 +78,7 @@ class ModelRunner:
                 group=subjects.MODEL_GROUP,
                 limit=limit,
                 failure_class=FailureClass.MODEL_FAILED,
+                cost=_cost,
             )
             self._services.append(service)
         self._publishing = asyncio.create_task(self._publish_load(server))
@@ -200,6 +201,11 @@ class ModelRunner:
             text = f"invalid response from model {self.model.name}: {error}"
             raise RolloutError(FailureClass.MODEL_FAILED, text) from error
         return Generated(response=response, worker=self._worker, policy_versions=versions if versions != [""] else [])
+
+
+def _cost(reply: Message) -> float:
+    """Return the tokens of a reply, and one for the call."""
+    return 1.0 + (tokens_used(reply.response).output if isinstance(reply, Generated) else 0)
 
 
 def _continues(request: GenerateNext) -> bool:

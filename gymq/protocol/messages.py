@@ -261,6 +261,8 @@ class Call(Message, kw_only=True):
     rollout: str  # "run/task/rollout", or a name for a call outside any rollout
     timeout_s: Seconds  # seconds left; shrinks as the call travels
     num_lost: Index = 0  # workers that were lost while they had this very call
+    priority: Priority = Priority.NORMAL  # of the run, where calls wait for the same worker
+    share: Share = 1.0  # of the worker, relative to other runs of the same class
 
 
 class Seed(Call, tag="seed.v1", kw_only=True):

@@ -218,6 +218,11 @@ def of_worker(group: str, worker: str) -> str:
     return f"{group}.{token(worker, 'worker')}"
 
 
+def urgent_entrance(group: str) -> str:
+    """Return the subject on which the workers of a queue group take urgent requests, also while they are full."""
+    return f"{group}.urgent"
+
+
 def replica(name: str, worker: str) -> str:
     return of_worker(model(name), worker)
 

@@ -17,7 +17,7 @@ from gymq.bus.rpc.routing import RoutedCalls, Routes
 from gymq.bus.rpc.serving import Server
 from gymq.execution.model_runner import ModelRunner
 from gymq.protocol import subjects
-from gymq.protocol.messages import Generate
+from gymq.protocol.messages import Generate, Priority
 from gymq.testing import reply
 from tests.support.waiting import DEADLINE_S, until
 
@@ -97,6 +97,29 @@ async def test_a_turn_that_is_cancelled_waits_no_more() -> None:
     budget.end("b")
     budget.end("a")
     assert budget.room() == max(1, int(1000 / budget.mean_tokens))
+
+
+async def test_an_urgent_rollout_takes_turns_although_it_is_the_youngest() -> None:
+    budget = budget_of(1000, a=400, b=500)
+    budget.start("urgent", Priority.URGENT)
+    budget.answered("urgent", 300)
+    await budget.turn("urgent")
+    assert [(await turn(budget, rollout)).done() for rollout in "ab"] == [True, False]
+
+
+async def test_the_oldest_of_each_class_never_waits() -> None:
+    budget = budget_of(1000, a=100, b=100)
+    for rollout, priority in (("u", Priority.URGENT), ("v", Priority.URGENT), ("w", Priority.BACKGROUND)):
+        budget.start(rollout, priority)
+        budget.answered(rollout, 2000)
+    turns = {rollout: await turn(budget, rollout) for rollout in "uvabw"}
+    assert [rollout for rollout, task in turns.items() if not task.done()] == ["v", "b"]
+    budget.end("u")
+    await turns["v"]
+    assert not turns["b"].done()
+    budget.end("v")
+    budget.end("w")
+    await turns["b"]
 
 
 async def test_a_call_outside_of_a_rollout_that_was_started_does_not_wait() -> None:

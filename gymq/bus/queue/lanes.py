@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from gymq.authoring import Precedence
 from gymq.bus import Bus, streams
 from gymq.bus.pull import Delivery, Pull
 from gymq.bus.queue.shares import Account
@@ -58,6 +59,7 @@ class Lane:
     def __init__(self, bus: Bus, queue: TaskQueueName) -> None:
         self.queue = queue
         self.account = Account()
+        self.precedence = Precedence()  # of the calls that its tasks make
         self.num_pending = 0
         self.may_have_more = True
         self.is_gone = False
@@ -81,7 +83,9 @@ class Lane:
         self.is_limited = steering is not None and steering.max_in_flight is not None
         self.account.is_idle |= self.is_paused  # it does not make up for the pause
         self.is_urgent = priority is Priority.URGENT
-        return (1.0 if steering is None else steering.share) * _FACTORS[priority]
+        share = 1.0 if steering is None else steering.share
+        self.precedence.priority, self.precedence.share = priority, share
+        return share * _FACTORS[priority]
 
     @property
     def num_missing(self) -> int:

@@ -13,8 +13,10 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
+from gymq.authoring import Precedence, current_call
 from gymq.bus import Bus, BusError, Msg, streams
 from gymq.bus.pull import Delivery
 from gymq.bus.queue.dead_letters import store_dead_letter
@@ -118,8 +120,9 @@ class TaskQueue:
         if self._beating is not None:
             self._beating.cancel()
 
-    async def _work(self, delivery: Delivery) -> None:
+    async def _work(self, delivery: Delivery, precedence: Precedence) -> None:
         """Hand over a task, and requeue it if this process stops before it is settled."""
+        current_call.set(replace(current_call.get(), precedence=precedence))
         try:
             task = await self._task_of(delivery)
             if task is not None:
@@ -171,7 +174,7 @@ class TaskQueue:
             # Not before what was asked for ahead of the pause has expired: the same request would get it again.
             work = delivery.nak(after_s=2 * WATCH_S)
         else:
-            work = self._work(delivery)
+            work = self._work(delivery, lane.precedence)
         task = asyncio.get_running_loop().create_task(work)
         self._running[task] = delivery
         task.add_done_callback(functools.partial(self._finished, lane, lane.is_urgent, now))

@@ -3,7 +3,8 @@
 The next turn of a rollout costs little only while its conversation is in the cache. Where more rollouts take turns than
 fit, each evicts the others, and every turn computes a whole conversation again. So the oldest rollouts that fit into
 the caches together take turns. The younger ones pause at the end of a turn, none is started, and each resumes when
-enough of those before it have ended. The oldest one never waits, so every rollout becomes the oldest and ends.
+enough of those before it have ended. Urgent ones count as older than all others, and background ones as younger. The
+oldest one of each class never waits, so every rollout becomes the oldest and ends.
 """
 
 from __future__ import annotations
@@ -12,9 +13,68 @@ import asyncio
 import math
 from collections import OrderedDict
 
+from gymq.protocol.messages import Priority
+
 FILL = 0.9  # of the caches; the rest is for replies in the making, and for blocks that are not full
 FIRST_TOKENS = 4096.0  # that a rollout is taken to need, until some have answered
 FOLLOW = 1 / 64  # of the difference: how fast the mean follows new replies
+
+
+class _Class:
+    """The rollouts of one priority: those that fit together, and those that are younger."""
+
+    def __init__(self) -> None:
+        # What each rollout is taken to need, the oldest first.
+        self._fitting: OrderedDict[str, float] = OrderedDict()
+        self._younger: OrderedDict[str, float] = OrderedDict()
+        self.fitting_total = 0.0
+        self.younger_total = 0.0
+
+    def start(self, rollout: str, tokens: float) -> None:
+        self._younger[rollout] = tokens
+        self.younger_total += tokens
+
+    def needs(self, rollout: str, tokens: float) -> float:
+        """Set what a rollout needs, and return the difference to what it needed."""
+        is_fitting = rollout in self._fitting
+        side = self._fitting if is_fitting else self._younger
+        more = tokens - side[rollout]
+        side[rollout] = tokens
+        if is_fitting:
+            self.fitting_total += more
+        else:
+            self.younger_total += more
+        return more
+
+    def end(self, rollout: str) -> None:
+        self.fitting_total -= self._fitting.pop(rollout, 0.0)
+        self.younger_total -= self._younger.pop(rollout, 0.0)
+
+    def fits(self, rollout: str) -> bool:
+        return rollout in self._fitting
+
+    def divide(self, limit: float) -> list[str]:
+        """Find the oldest rollouts that fit together, from those that did before, and return those that fit now.
+
+        The very oldest fits in any case. The work is that of the rollouts that change sides, not of all.
+        """
+        while len(self._fitting) > 1 and self.fitting_total > limit:
+            rollout, tokens = self._fitting.popitem()
+            self.fitting_total -= tokens
+            self._younger[rollout] = tokens
+            self._younger.move_to_end(rollout, last=False)
+            self.younger_total += tokens
+        found = []
+        while self._younger:
+            rollout, tokens = next(iter(self._younger.items()))
+            if self._fitting and self.fitting_total + tokens > limit:
+                break
+            del self._younger[rollout]
+            self.younger_total -= tokens
+            self._fitting[rollout] = tokens
+            self.fitting_total += tokens
+            found.append(rollout)
+        return found
 
 
 class KvBudget:
@@ -27,11 +87,8 @@ class KvBudget:
 
     def __init__(self) -> None:
         self.limit: int | None = None
-        # What each rollout is taken to need, the oldest first: those that fit together, and those that are younger.
-        self._fitting: OrderedDict[str, float] = OrderedDict()
-        self._younger: OrderedDict[str, float] = OrderedDict()
-        self._fitting_total = 0.0
-        self._younger_total = 0.0
+        self._classes = {priority: _Class() for priority in Priority}
+        self._class_of: dict[str, _Class] = {}  # by rollout
         self.mean_tokens = FIRST_TOKENS
         self._paused: dict[str, list[asyncio.Future[None]]] = {}
 
@@ -44,36 +101,27 @@ class KvBudget:
         """Return how many more rollouts may start; None: any number."""
         if self.limit is None:
             return None
-        if not self._fitting and not self._younger:
+        if not self._class_of:
             return max(1, int(self.limit / self.mean_tokens))
-        total = self._fitting_total + self._younger_total
-        return 0 if self._paused else max(0, int((self.limit - total) / self.mean_tokens))
+        return 0 if self._paused else max(0, int((self.limit - self._total()) / self.mean_tokens))
 
-    def start(self, rollout: str) -> None:
+    def start(self, rollout: str, priority: Priority = Priority.NORMAL) -> None:
         """Count a rollout from now on, with as many tokens as others have on average."""
-        self._younger[rollout] = self.mean_tokens
-        self._younger_total += self.mean_tokens
+        self._class_of[rollout] = self._classes[priority]
+        self._classes[priority].start(rollout, self.mean_tokens)
 
     def answered(self, rollout: str, tokens: int) -> None:
         """Follow a rollout's conversation, whose tokens its last reply states."""
-        before = self._fitting.get(rollout) or self._younger.get(rollout)
-        if not tokens or before is None:
+        of_class = self._class_of.get(rollout)
+        if not tokens or of_class is None:
             return
         self.mean_tokens += FOLLOW * (tokens - self.mean_tokens)
-        needed = max(tokens, self.mean_tokens)  # a young rollout will grow
-        if rollout in self._fitting:
-            self._fitting[rollout] = needed
-            self._fitting_total += needed - before
-        else:
-            self._younger[rollout] = needed
-            self._younger_total += needed - before
-        if needed < before:
+        if of_class.needs(rollout, max(tokens, self.mean_tokens)) < 0:  # a young rollout will grow
             self.resume()
 
     def end(self, rollout: str) -> None:
         """Forget a rollout, and resume those that fit now."""
-        self._fitting_total -= self._fitting.pop(rollout, 0.0)
-        self._younger_total -= self._younger.pop(rollout, 0.0)
+        self._class_of.pop(rollout).end(rollout)
         self.resume()
 
     async def turn(self, rollout: str) -> None:
@@ -95,35 +143,25 @@ class KvBudget:
         if self._paused:
             self._divide()
 
+    def _total(self) -> float:
+        return sum(of_class.fitting_total + of_class.younger_total for of_class in self._classes.values())
+
     def _fits(self, rollout: str) -> bool:
-        if self.limit is None or self._fitting_total + self._younger_total <= self.limit:
+        of_class = self._class_of.get(rollout)
+        if self.limit is None or of_class is None or self._total() <= self.limit:
             return True
         self._divide()
-        return rollout not in self._younger
+        return of_class.fits(rollout)
 
     def _divide(self) -> None:
-        """Find the oldest rollouts that fit together, from those that did before, and resume what fits now.
-
-        The very oldest fits in any case. The work is that of the rollouts that change sides, not of all.
-        """
-        limit = math.inf if self.limit is None else self.limit
-        while len(self._fitting) > 1 and self._fitting_total > limit:
-            rollout, tokens = self._fitting.popitem()
-            self._fitting_total -= tokens
-            self._younger[rollout] = tokens
-            self._younger.move_to_end(rollout, last=False)
-            self._younger_total += tokens
-        while self._younger:
-            rollout, tokens = next(iter(self._younger.items()))
-            if self._fitting and self._fitting_total + tokens > limit:
-                return
-            del self._younger[rollout]
-            self._younger_total -= tokens
-            self._fitting[rollout] = tokens
-            self._fitting_total += tokens
-            for resumed in self._paused.pop(rollout, ()):
-                if not resumed.done():
-                    resumed.set_result(None)
+        """Find the rollouts that fit together, the urgent ones first, and resume what fits now."""
+        left = math.inf if self.limit is None else float(self.limit)
+        for of_class in self._classes.values():
+            for rollout in of_class.divide(left):
+                for resumed in self._paused.pop(rollout, ()):
+                    if not resumed.done():
+                        resumed.set_result(None)
+            left -= of_class.fitting_total
 
 
 class KvBudgets:

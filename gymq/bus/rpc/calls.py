@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from gymq.authoring import current_call
 from gymq.bus import Bus, BusError, Denied, Msg, NoAnswer, NoResponders, blobs
 from gymq.bus.connection import SUSPENDED_S, is_no_responders
 from gymq.bus.discovery import first_to_answer
@@ -37,6 +38,7 @@ from gymq.protocol.messages import (
     NeedsPrefix,
     Ping,
     Pong,
+    Priority,
     Seed,
     Seeded,
     ToolCall,
@@ -156,6 +158,9 @@ class Calls:
         Raises:
             RolloutError: there is no reply; the error has the class of what went wrong.
         """
+        own = current_call.get().precedence
+        if own.priority is not Priority.NORMAL or own.share != 1.0:
+            request = msgspec.structs.replace(request, priority=own.priority, share=own.share)
         open_call = self.open.add(request)
         try:
             with tracing.call(_name(request), subject):
@@ -168,6 +173,8 @@ class Calls:
     ) -> Message:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + request.timeout_s
+        is_urgent = request.priority is Priority.URGENT and not subject.startswith(subjects.SESSIONS)
+        entrance = subjects.urgent_entrance(subject) if is_urgent else subject
         failures: _Failures | None = None
         by_name = False  # the group has a worker that is frozen, perhaps, and would be given the next try too
         while True:
@@ -175,7 +182,7 @@ class Calls:
                 await self._bus.until_connected(deadline - loop.time())
             reconnects = self._bus.reconnects
             chosen = one()
-            called = chosen or (await self._living(subject, deadline) if by_name else "") or subject
+            called = chosen or (await self._living(subject, deadline) if by_name else "") or entrance
             try:
                 return await self._once(called, request, deadline)
             except NoWorker:

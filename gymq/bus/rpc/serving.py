@@ -8,17 +8,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from gymq.authoring import CurrentCall, current_call
+from gymq.authoring import CurrentCall, Precedence, current_call
 from gymq.bus import Bus, BusError, Msg, Subscription, blobs
 from gymq.bus.rpc import tracing
 from gymq.bus.rpc.loop_fairness import Starter, Turns
 from gymq.bus.rpc.process_reports import limit_reached
 from gymq.bus.rpc.quarantine import TRUSTED_LOSSES, SuspectCall, SuspectCalls
 from gymq.failures import LoopBlocked, RolloutError
+from gymq.fair_queue import FairQueue
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.messages import (
@@ -52,7 +53,10 @@ Handler = Callable[[str, Any], Awaitable[Message]]
 
 
 class _Job:
-    __slots__ = ("deadline", "expired", "id", "reply", "request", "service", "subject", "task", "timer", "trace")
+    __slots__ = (
+        *("cost", "deadline", "expired", "id", "reply", "request"),
+        *("service", "subject", "task", "timer", "trace"),
+    )
 
     def __init__(self, service: Service, subject: str, reply: str, request: Call | BlobRef, trace: str) -> None:
         self.service = service
@@ -65,6 +69,7 @@ class _Job:
         self.timer: asyncio.TimerHandle | None = None
         self.deadline = 0.0
         self.expired = False
+        self.cost: float | None = None  # known once it is answered
 
 
 class Service:
@@ -81,6 +86,7 @@ class Service:
         handler: Handler,
         limit: int,
         failure_class: FailureClass,
+        cost: Callable[[Message], float],
     ) -> None:
         self.name = name
         self.subject = subject
@@ -94,23 +100,24 @@ class Service:
         self._decode = decode
         self._handler = handler
         self._failure_class = failure_class
+        self._cost = cost
         self._subscriptions: list[Subscription] = []
+        self._urgent: Subscription | None = None
         self._callers: dict[str, float] = {}  # when each called last, by its box
-        self._waiting: deque[_Job] = deque()
+        self._queue: FairQueue[_Job] = FairQueue()
         self._starter = Starter(self._start_one)
-        self._running = 0
         self._joining = False
         self._leaving = False
 
     @property
     def load(self) -> int:
         """Calls running or waiting."""
-        return self._running + len(self._waiting)
+        return self._queue.num_running + len(self._queue)
 
     @property
     def held_back(self) -> int:
         """Calls that wait because as many run as may."""
-        return len(self._waiting) if self._running >= self.limit else 0
+        return len(self._queue) if self._queue.num_running >= self.limit else 0
 
     @property
     def num_callers(self) -> int:
@@ -129,18 +136,24 @@ class Service:
         self._joining = True
         try:
             own = [subjects.of_worker(self.subject, self._server.worker)] if self.group else []
+            if self.group and self._urgent is None:  # open also while it is full: the agents' slots bound what comes
+                entrance = subjects.urgent_entrance(self.subject)
+                self._urgent = await self._server.bus.listen(entrance, self._on_message, group=self.group)
             for subject in (*own, self.subject):
                 subscription = await self._server.bus.listen(subject, self._on_message, group=self.group)
                 self._subscriptions.append(subscription)
         finally:
             self._joining = False
         if self._leaving:
-            await self._unsubscribe()
+            await self.leave()
 
     async def leave(self) -> None:
         """Take no new calls; those that have arrived are still answered."""
         self._leaving = True
         await self._unsubscribe()
+        if self._urgent is not None:
+            urgent, self._urgent = self._urgent, None
+            await self._server.bus.unsubscribe(urgent)
 
     async def _unsubscribe(self) -> None:
         subscriptions, self._subscriptions = self._subscriptions, []
@@ -171,7 +184,10 @@ class Service:
         self._server.jobs[reply or id(job)] = job
         after_s = 0.0 if self._server.has_been_blocked else ACCEPT_AFTER_S
         job.timer = self._server.loop.call_later(after_s, self._server.accept, job)
-        self._waiting.append(job)
+        if isinstance(request, BlobRef):
+            self._queue.add(job, "", Precedence())  # whose call it is, is in the blob
+        else:
+            self._queue.add(job, request.rollout, Precedence(request.priority, request.share))
         self._starter.schedule()
         # Beyond so many waiting calls other replicas should take them.
         full = self.load >= self.limit + max(self.limit, MOST_WAITING)
@@ -179,10 +195,9 @@ class Service:
             self._server.in_background(self._unsubscribe())
 
     def _start_one(self) -> bool:
-        if not self._waiting or self._running >= self.limit:
+        if not self._queue or self._queue.num_running >= self.limit:
             return False
-        job = self._waiting.popleft()
-        self._running += 1
+        job = self._queue.pop()
         job.task = self._server.loop.create_task(self._run(job))
         started = self._server.loop.time()
         # Not inside the task: one that is cancelled before its first step runs nothing of its own.
@@ -191,6 +206,8 @@ class Service:
 
     async def _run(self, job: _Job) -> None:
         reply = await self._reply_to(job)
+        if not isinstance(reply, Fail):
+            job.cost = self._cost(reply)
         if job.timer is not None:
             job.timer.cancel()
         if job.reply:
@@ -199,8 +216,8 @@ class Service:
     def _finished(self, job: _Job, task: asyncio.Task[None], started: float) -> None:
         # Only after the reply is on its way: a probe in between must still find the call here.
         self._server.forget(job)
+        self._queue.end(job, job.cost)
         self.processing_s += self._server.loop.time() - started
-        self._running -= 1
         self._next()
         if not task.cancelled() and task.exception() is not None:
             log.error("%s: a call was not answered", self.name, exc_info=task.exception())
@@ -211,7 +228,8 @@ class Service:
             request = job.request
             if isinstance(request, BlobRef):
                 request = await self._fetch(job, request)
-            current_call.set(CurrentCall(request.rollout, job.deadline))
+            precedence = Precedence(request.priority, request.share)
+            current_call.set(CurrentCall(request.rollout, job.deadline, precedence))
             if job.deadline <= self._server.loop.time():
                 raise RolloutError(FailureClass.DEADLINE_EXCEEDED, "the call waited until its deadline")
             if request.num_lost:
@@ -260,21 +278,23 @@ class Service:
         return request
 
     def _next(self) -> None:
-        if self._waiting:
+        if self._queue:
             self._starter.schedule()
-        if not self._subscriptions and not self._leaving and len(self._waiting) < MOST_WAITING // 2:
+        if not self._subscriptions and not self._leaving and len(self._queue) < MOST_WAITING // 2:
             self._server.in_background(self.join())
 
     def drop(self, job: _Job) -> None:
         """Remove a job that has not started."""
-        self._waiting.remove(job)
+        self._queue.end(job)
         self._server.forget(job)
         self._next()
 
     def drop_all(self) -> None:
         """Remove all jobs that have not started."""
-        while self._waiting:
-            self._server.forget(self._waiting.pop())
+        while self._queue:
+            job = self._queue.pop()
+            self._queue.end(job)
+            self._server.forget(job)
 
 
 class Server:
@@ -314,12 +334,16 @@ class Server:
         group: str = "",
         limit: int,
         failure_class: FailureClass = FailureClass.VERIFIER_FAILED,
+        cost: Callable[[Message], float] = lambda _: 1.0,
     ) -> Service:
         """Answer every request on `subject` with `handler(subject, request)`, at most `limit` at a time.
+
+        Those that wait are taken by the priority and the share of their runs.
 
         Args:
             group: queue group that shares the requests; callers may also ask this process by name, for the same slots.
             failure_class: of the reply when `handler` raises something else than a RolloutError.
+            cost: of a reply, above 0; runs get their shares of the sum.
         """
         service = Service(
             self,
@@ -330,6 +354,7 @@ class Server:
             handler=handler,
             limit=limit,
             failure_class=failure_class,
+            cost=cost,
         )
         self.services.append(service)
         await service.join()

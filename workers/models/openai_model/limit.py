@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+
+from gymq.authoring import current_call
+from gymq.fair_queue import FairQueue
 
 LONGEST_PAUSE_S = 60.0  # an endpoint may wish for more, but no header stops all requests for longer
 
 
 class AdaptiveLimit:
-    """Lets requests through in the order in which they came."""
+    """Lets requests through by the priority and the share of their runs."""
 
     def __init__(self, most: int | None) -> None:
         """
@@ -26,12 +28,11 @@ class AdaptiveLimit:
         """
         self._most: float = math.inf if most is None else most
         self._found = self._most  # what the endpoint was found to take
-        self._in_flight = 0
         self._round = 0  # grows with each decrease
         self._answered = 0  # since the limit changed
         self._resume_at = -math.inf
         self._refused_at = -math.inf
-        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._queue: FairQueue[asyncio.Future[None]] = FairQueue()
         self._timer: asyncio.TimerHandle | None = None
 
     @property
@@ -47,22 +48,26 @@ class AdaptiveLimit:
 
     @property
     def in_flight(self) -> int:
-        return self._in_flight
+        return self._queue.num_running
 
     @property
     def held_back(self) -> int:
         """Requests that wait because the endpoint refused others within the last minute."""
         recent = asyncio.get_running_loop().time() - self._refused_at < LONGEST_PAUSE_S
-        return sum(not turn.done() for turn in self._waiting) if recent else 0
+        return len(self._queue) if recent else 0
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[int]:
         """A place among the requests on their way; gives the round that `overloaded` wants to know."""
-        await self._enter()
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        call = current_call.get()
+        self._queue.add(turn, call.rollout, call.precedence)
+        self._let_through()
         try:
+            await turn
             yield self._round
         finally:
-            self._in_flight -= 1
+            self._queue.end(turn)
             self._let_through()
 
     def answered(self) -> None:
@@ -82,38 +87,21 @@ class AdaptiveLimit:
         if sent_in == self._round:
             self._round += 1
             self._answered = 0
-            self._found = max(1, min(self._in_flight, self.now) // 2)
+            self._found = max(1, min(self.in_flight, self.now) // 2)
         loop = asyncio.get_running_loop()
         self._refused_at = loop.time()
         self._resume_at = max(self._resume_at, loop.time() + min(retry_after_s, LONGEST_PAUSE_S))
 
-    async def _enter(self) -> None:
-        if not self._waiting and self._has_room():
-            self._in_flight += 1
-            return
-        loop = asyncio.get_running_loop()
-        turn: asyncio.Future[None] = loop.create_future()
-        self._waiting.append(turn)
-        self._let_through()
-        try:
-            await turn
-        except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():  # its turn came at the same moment
-                self._in_flight -= 1
-            self._let_through()
-            raise
-
     def _has_room(self) -> bool:
-        return self._in_flight < self.now and asyncio.get_running_loop().time() >= self._resume_at
+        return self.in_flight < self.now and asyncio.get_running_loop().time() >= self._resume_at
 
     def _let_through(self) -> None:
-        while self._waiting and (self._waiting[0].done() or self._has_room()):
-            turn = self._waiting.popleft()
-            if not turn.done():
+        while self._queue and self._has_room():
+            turn = self._queue.pop()
+            if not turn.done():  # else it was cancelled, and ends at once
                 turn.set_result(None)
-                self._in_flight += 1
         loop = asyncio.get_running_loop()
-        if self._waiting and loop.time() < self._resume_at and self._timer is None:
+        if self._queue and loop.time() < self._resume_at and self._timer is None:
             self._timer = loop.call_at(self._resume_at, self._resume)
 
     def _resume(self) -> None:

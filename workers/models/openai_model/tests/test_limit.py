@@ -11,6 +11,9 @@ from gymq.workers.models.openai_model.tests.conftest import Start, ask
 from gymq.workers.models.openai_model.tests.mock_server import Answer, Asked, MockServer, as_json, error
 from gymq.workers.models.openai_model.tests.replies import response
 
+from gymq.authoring import CurrentCall, Precedence, current_call
+from gymq.protocol.messages import Priority
+
 
 class Holder:
     """Requests that hold a slot until they are released."""
@@ -53,6 +56,15 @@ async def test_no_more_than_the_limit_and_first_come_first_served() -> None:
     assert holder.inside == [1, 2]
     await holder.end(1)
     assert holder.inside == [2, 3]
+
+
+async def test_urgent_requests_go_before_those_that_wait() -> None:
+    holder = Holder(AdaptiveLimit(1))
+    await holder.begin(1, 2, 3)
+    current_call.set(CurrentCall("r/0/0", float("inf"), Precedence(Priority.URGENT)))
+    await holder.begin(4)
+    await holder.end(1)
+    assert holder.inside == [4]
 
 
 async def test_an_overload_halves_the_limit_once_for_all_that_were_sent_together() -> None:

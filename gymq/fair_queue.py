@@ -1,0 +1,128 @@
+"""The order in which waiting calls are taken: by class, and in a class by the shares of their runs.
+
+Start-time fair queueing (Goyal, Vin and Cheng 1997, https://doi.org/10.1109/90.649569) between the runs of a class. A
+call is charged what calls of its run cost on average, and once it has ended what it did cost. The next call is one of
+the run that has been charged least for its share. A run that had no calls waiting continues where the others are.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Generic, TypeVar
+
+from gymq.authoring import Precedence
+from gymq.protocol.messages import Priority
+from gymq.protocol.subjects import RolloutId
+
+AHEAD = 64  # calls of a class that are taken while others wait in a lower one, before one of these
+FOLLOW = 1 / 16  # of the difference: how fast the mean cost follows new calls
+
+T = TypeVar("T")
+
+
+class _Run(Generic[T]):
+    """The calls of one run in one class."""
+
+    __slots__ = ("charged", "mean_cost", "name", "num_running", "of_class", "share", "waiting")
+
+    def __init__(self, name: str, of_class: _Class[T], mean_cost: float) -> None:
+        self.name = name
+        self.of_class = of_class
+        self.mean_cost = mean_cost
+        self.charged = 0.0  # for its share
+        self.share = 1.0
+        self.num_running = 0
+        self.waiting: OrderedDict[T, None] = OrderedDict()
+
+
+class _Class(Generic[T]):
+    """The runs of one class that have calls."""
+
+    __slots__ = ("num_ahead", "num_waiting", "reached", "runs")
+
+    def __init__(self) -> None:
+        self.runs: dict[str, _Run[T]] = {}
+        self.num_waiting = 0
+        self.num_ahead = 0  # calls that were taken since one of a lower class was
+        self.reached = 0.0  # charged, by the runs that had a turn
+
+
+class FairQueue(Generic[T]):
+    """Calls that wait for their turn, and those that had it until they end.
+
+    Taking one needs time for each run that has calls waiting, not for each call.
+    """
+
+    def __init__(self) -> None:
+        self._classes: dict[Priority, _Class[T]] = {priority: _Class() for priority in Priority}
+        self._calls: dict[T, tuple[_Run[T], float]] = {}  # each with its run, and what was charged for it
+        self._mean_cost = 1.0
+        self.num_running = 0  # had their turn and have not ended
+
+    def __len__(self) -> int:
+        """Return how many wait."""
+        return sum(of_class.num_waiting for of_class in self._classes.values())
+
+    def add(self, call: T, rollout: str, precedence: Precedence) -> None:
+        """Have a call wait.
+
+        Args:
+            rollout: "run/task/rollout", or another name; all calls outside of rollouts wait as those of one run.
+        """
+        of_class = self._classes[precedence.priority]
+        name = RolloutId.run_of(rollout) if "/" in rollout else ""
+        run = of_class.runs.get(name)
+        if run is None:
+            run = of_class.runs[name] = _Run(name, of_class, self._mean_cost)
+        if not run.waiting:
+            run.charged = max(run.charged, of_class.reached)
+        run.share = precedence.share
+        run.waiting[call] = None
+        of_class.num_waiting += 1
+        self._calls[call] = run, 0.0
+
+    def pop(self) -> T:
+        """Take the call whose turn it is.
+
+        Raises:
+            IndexError: none waits.
+        """
+        of_class = self._next_class()
+        run = min((run for run in of_class.runs.values() if run.waiting), key=lambda run: run.charged)
+        call, _ = run.waiting.popitem(last=False)
+        of_class.num_waiting -= 1
+        of_class.reached = max(of_class.reached, run.charged)
+        run.charged += run.mean_cost / run.share
+        run.num_running += 1
+        self.num_running += 1
+        self._calls[call] = run, run.mean_cost
+        return call
+
+    def end(self, call: T, cost: float | None = None) -> None:
+        """Forget a call that had its turn, or that is no longer to have one.
+
+        Args:
+            cost: of the call, above 0; None: unknown, or it had no turn.
+        """
+        run, charged = self._calls.pop(call)
+        if call in run.waiting:
+            del run.waiting[call]
+            run.of_class.num_waiting -= 1
+        else:
+            run.num_running -= 1
+            self.num_running -= 1
+        if cost is not None:
+            run.charged += (cost - charged) / run.share
+            run.mean_cost += FOLLOW * (cost - run.mean_cost)
+            self._mean_cost += FOLLOW * (cost - self._mean_cost)
+        if not run.waiting and not run.num_running:
+            del run.of_class.runs[run.name]
+
+    def _next_class(self) -> _Class[T]:
+        waiting = [of_class for of_class in self._classes.values() if of_class.num_waiting]
+        for of_class in waiting[:-1]:
+            of_class.num_ahead += 1
+            if of_class.num_ahead <= AHEAD:
+                return of_class
+            of_class.num_ahead = 0
+        return waiting[-1]
