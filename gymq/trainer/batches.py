@@ -1,9 +1,9 @@
 """Batches for a trainer that goes on while rollouts are made: which may begin, and which make up the next batch.
 
 Time is counted in batches that were given out. Of groups that have begun and are not trained on yet there are never
-more than those of `ahead` + 1 batches, and a batch begins with the oldest: it waits for each group that would otherwise
-be trained on more than `max_staleness` batches after it began. So no rollout is thrown away for its length. Source:
-section 5.1 of "AReaL", arXiv:2505.24298.
+more than those of `ahead` + 1 batches. A batch takes the oldest that are complete, and waits for older ones if those
+that it leaves would not all fit into the batches until `max_staleness` batches after they began. So no rollout is
+thrown away for its length. Source: section 5.1 of "AReaL", arXiv:2505.24298.
 """
 
 from __future__ import annotations
@@ -215,10 +215,20 @@ class Batches:
             self._places = [place for place in self._places if place not in filled or _result(place) is not None]
             filled = [place for place in self._places if place.is_filled]
             missing = [place for place in self._places if not place.is_filled]
-            is_old = any(self._step - place.begun >= self._max_staleness for place in missing)
-            if not missing or (not is_old and len(filled) >= self._options.groups):
-                return filled[: self._options.groups]
+            chosen = filled[: self._options.groups]
+            if not missing or (len(filled) >= self._options.groups and self._leaves_time(chosen)):
+                return chosen
             await asyncio.wait([place.group for place in missing if place.group], return_when=asyncio.FIRST_COMPLETED)
+
+    def _leaves_time(self, chosen: Sequence[_Place]) -> bool:
+        """Return whether those that a batch leaves fit into the batches until they are too old."""
+        num_left = 0
+        for place in self._places:  # the oldest first
+            num_left += place not in chosen
+            batches_left = max(0, self._max_staleness - (self._step - place.begun))
+            if num_left > batches_left * self._options.groups:
+                return False
+        return True
 
     async def _batch(self, chosen: Sequence[_Place], wait_s: float) -> TrainingBatch:
         collected = {

@@ -21,7 +21,8 @@ class TrainedRecord:
 
     Attributes:
         advantage: how much better the rollout is than its group, in standard deviations of the group.
-        behind: of each token that was sampled, how many updates of the policy came since; 0 for the others.
+        behind: of each token that was sampled, how many updates of the policy came since; 0 for the others. A token
+            without a version has that which began the rollout.
         is_trained: 1 for each token that was sampled and is not masked, else 0.
     """
 
@@ -67,7 +68,7 @@ class TrainingBatch:
             NotTrainable: a sample has no tokens.
         """
         return [
-            self._trained(record, advantage)
+            self._trained(record, advantage, sample.policy_versions[0] if sample.policy_versions else "")
             for group in self.groups
             for sample, advantage in zip(group.samples, advantages(group.rewards), strict=True)
             for record in sample.records()
@@ -121,10 +122,10 @@ class TrainingBatch:
             **self.collected,
         }
 
-    def _trained(self, record: Record, advantage: float) -> TrainedRecord:
+    def _trained(self, record: Record, advantage: float, begun_by: str) -> TrainedRecord:
         sampled = record.is_sampled()
         versions = record.policy_versions or [None] * len(sampled)
-        behind = [self.updates_since(version or "") * one for version, one in zip(versions, sampled, strict=True)]
+        behind = [self.updates_since(version or begun_by) * one for version, one in zip(versions, sampled, strict=True)]
         most = self.max_staleness if self.mask_stale else float("inf")
         is_trained = [int(one and not record.mask and lag <= most) for one, lag in zip(sampled, behind, strict=True)]
         return TrainedRecord(record, advantage, behind, is_trained)
