@@ -239,7 +239,7 @@ class Listing:
 def shown_environments(agents: Iterable[str]) -> dict[str, str]:
     """Return the names of agent instances in tables: `mcqa` for `mcqa_simple_agent`, unless it is ambiguous."""
     agents = set(agents)
-    short = {name: name.removesuffix(_AGENT_SUFFIX) or name for name in agents}
+    short = {name: name.removesuffix(_AGENT_SUFFIX) or name for name in sorted(agents)}
     return {name: name if shown in agents else shown for name, shown in short.items()}
 
 

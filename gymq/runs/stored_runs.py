@@ -15,6 +15,7 @@ from gymq.execution.services.profiler import read_profile
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.messages import BadMessage, Profile, Run
+from gymq.render import shown_environments
 from gymq.stats.running import AgentSnapshot, ProfileSnapshot
 
 RECORD_PATIENCE_S = 30.0
@@ -36,6 +37,7 @@ class RunOverview(msgspec.Struct, frozen=True):
     mean_reward: float | None  # over tasks
     models: list[str]  # what answers behind the policy
     agents: dict[str, AgentSnapshot]
+    environments: dict[str, str]  # by agent: the name of its environment in tables
     all: AgentSnapshot | None = None  # all agents together
     note: str = ""  # what people say about it
     tags: list[str] = []
@@ -59,6 +61,7 @@ def run_overview(record: Run, checkpoint: Profile | None) -> RunOverview:
         mean_reward=whole.mean_reward.value if whole and whole.mean_reward else None,
         models=record.models,
         agents=agents,
+        environments=shown_environments(agents),
         all=whole,
         note=record.note,
         tags=record.tags,

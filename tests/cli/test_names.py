@@ -206,6 +206,7 @@ def test_text_that_looks_like_markup_is_shown_as_it_is():
 
 def test_environments_are_shown_without_the_usual_end_of_their_agent():
     assert shown_environments(["mcqa_simple_agent", "voter"]) == {"mcqa_simple_agent": "mcqa", "voter": "voter"}
+    assert list(shown_environments(["b_simple_agent", "c", "a"])) == ["a", "b_simple_agent", "c"]
     both = ["mcqa_simple_agent", "mcqa", "_simple_agent"]
     assert shown_environments(both) == {name: name for name in both}
 

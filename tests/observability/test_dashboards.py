@@ -41,6 +41,7 @@ def labels_of() -> dict[str, set[str]]:
         mean_reward=1.0,
         models=[],
         agents=profile.snapshot().agents,
+        environments={"asker": "asker"},
     )
     found = Overview(
         at=0.0,

@@ -289,16 +289,20 @@ async def test_what_a_search_finds_is_sorted_by_task(web: Web, run: str, page: P
 async def test_two_runs_are_compared_agent_by_agent(web: Web, run: str, page: Page) -> None:
     for name, reward in ((run, 0.0), (f"{run}x", 1.0)):
         await web.announce(name)
-        await web.store(rollout(name, 0, reward=reward), rollout(name, 1, reward=1.0, agent="other"))
+        await web.store(rollout(name, 0, reward=reward), rollout(name, 1, reward=1.0, agent="other_simple_agent"))
+    await web.store(failure(run, 2), rollout(run, 0, 1))
+    await web.store(rollout(run, 3, agent="other_simple_agent"), rollout(run, 3, 1, agent="other_simple_agent"))
     await web.profile()
     await page.open(f"{web.url}#/compare/{run}/{run}x")
     await page.shows("Task by task")
     cells = "[...document.querySelectorAll('tr')].map((row) => [...row.children].map((cell) => cell.textContent))"
     rows = {name: rest for name, *rest in await page.value(cells)}
     assert [[value.split(" %")[0] for value in rows[f"{agent}: pass@1"]] for agent in ("asker", "other")] == [
-        ["0.0", "100.0"],
+        ["50.0", "100.0"],
         ["100.0", "100.0"],
     ]
+    assert "mean of 5 of 6" in rows["mean reward"][0]
+    assert "other: pass@2" not in rows  # one of its tasks has a single reward
     headings = await page.value("[...document.querySelectorAll('h2')].map((one) => one.textContent)")
     assert {"asker: pass@k in %", "other: pass@k in %", "asker: rewards", "other: rewards"} <= set(headings)
 
@@ -333,6 +337,9 @@ async def test_a_run_lands_on_its_table_by_environment_and_its_tasks(web: Web, r
     await page.until("document.querySelectorAll('.dots').length === 2")
     tops = "new Set([...document.querySelector('.dots').children].map((dot) => dot.getBoundingClientRect().top)).size"
     assert await page.value(tops) == 1
+    await page.open(f"{web.url}#/run/{run}?tab=charts")
+    await page.until("document.querySelectorAll('.entry').length === 2")
+    assert await page.value("[...document.querySelectorAll('.entry')].map((one) => one.innerText)") == ["sums", "words"]
     assert page.problems == []
 
 
@@ -670,6 +677,23 @@ async def test_criteria_are_a_list_and_a_row_without_an_answer_is_shown(web: Web
     assert await page.value("document.querySelector('.reward').classList.contains('partly')")
     rows = "[...document.querySelectorAll('.gist')].map((row) => [...row.children].map((one) => one.innerText))"
     assert dict(await page.value(rows))["row"] == '{hint: "sun"}'
+    assert not await page.value("document.body.innerText.includes('other fields of the row')")
+    await is_unharmed(page)
+
+
+async def test_the_words_of_a_judge_stand_below_their_criteria(web: Web, run: str, page: Page) -> None:
+    verdict = {
+        "criteria": {"is short": True, "is kind": False},
+        "reasons": {"is short": "Ten words.", "is kind": hostile(1)},
+    }
+    await web.store(rollout(run, 0, verdict=verdict))
+    await page.open(f"{web.url}#/rollout/{run}/0/0")
+    await page.until("document.querySelectorAll('.criteria li').length === 2")
+    found = await page.value("[...document.querySelectorAll('.criteria li')].map((one) => one.innerText)")
+    assert found[0] == "✓ is short\nTen words."
+    assert found[1].startswith("✗ is kind\n")
+    names = "[...document.querySelectorAll('.gist dt')].map((one) => one.innerText)"
+    assert "reasons" not in await page.value(names)
     await is_unharmed(page)
 
 
@@ -691,13 +715,17 @@ async def test_no_table_of_a_run_is_cut_in_a_narrow_window(web: Web, run: str, p
     await web.announce(run, num_rollouts=32, models=["a-model-with-a-name"])
     await web.store(*(rollout(run, 0, at, num_rollouts=16) for at in range(16)))
     await web.store(*(rollout(run, 1, at, agent="other", num_rollouts=16) for at in range(16)))
+    await web.announce(f"{run}-b", num_rollouts=16, models=["a-model-with-a-name"])
+    timings = [Timing(Stage.MODEL, 0.0, 1234.5)]
+    await web.store(*(rollout(f"{run}-b", 0, at, num_rollouts=16, timings=timings) for at in range(16)))
     await web.profile()
     await page.size(400, 800)
-    for view in (f"?text={run}", f"run/{run}", f"run/{run}?tab=rollouts"):
+    tabs = (f"run/{run}-b?tab=charts", f"run/{run}?tab=configuration")
+    for view in (f"?text={run}", f"run/{run}", f"run/{run}?tab=rollouts", *tabs, f"compare/{run}/{run}-b"):
         await page.open(f"{web.url}#/{view}")
         await page.until("document.querySelectorAll('tbody tr').length > 0")
         await page.rendered()
-        cut = "[...document.querySelectorAll('.scroll:has(.cards)')].filter((one) => one.scrollWidth > one.clientWidth)"
+        cut = "[...document.querySelectorAll('.scroll')].filter((one) => one.scrollWidth > one.clientWidth)"
         assert await page.value(f"{cut}.length") == 0, view
 
 

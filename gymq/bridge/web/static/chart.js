@@ -2,6 +2,7 @@
 
 import { el, svg } from "./dom.js";
 import { count, decimals, percent, sameDecimals } from "./format.js";
+import { ofAll } from "./numbers.js";
 
 const WIDTH = 560, HEIGHT = 260, LEFT = 54, RIGHT = 14, TOP = 12, BOTTOM = 34;
 const NUMBER = 30; // between the middles of two numbers under an axis
@@ -31,22 +32,23 @@ export function passCurve(series) {
   const ks = [...new Set(series.flatMap((one) => one.points.map((point) => point.k)))].sort((a, b) => a - b);
   if (!ks.length) return el("p", { class: "quiet" }, "no rewards");
   const most = Math.log2(ks[ks.length - 1]) || 1;
-  const x = (k) => LEFT + (ks.length === 1 ? 0.5 : Math.log2(k) / most) * (WIDTH - LEFT - RIGHT);
+  // The bands of many curves look alike: then their intervals stand beside each other.
+  const room = series.length > MOST_BANDS ? ASIDE : 0, inset = (room * series.length) / 2, start = LEFT + inset;
+  const x = (k) => start + (ks.length === 1 ? 0.5 : Math.log2(k) / most) * (WIDTH - RIGHT - inset - start);
   const y = (value) => TOP + (1 - value / 100) * (HEIGHT - TOP - BOTTOM);
   const drawing = svg("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, class: "chart", role: "img", "aria-label": "pass@k in percent over k" });
   axis(drawing, [0, 25, 50, 75, 100], y, LEFT);
-  let room = Infinity;
+  let next = Infinity;
   for (const k of ks.toReversed()) {
-    if (room - x(k) < NUMBER) continue;
+    if (next - x(k) < NUMBER) continue;
     drawing.append(svg("text", { x: x(k), y: HEIGHT - BOTTOM + 18, class: "tick middle" }, k));
-    room = x(k);
+    next = x(k);
   }
   drawing.append(svg("text", { x: (LEFT + WIDTH - RIGHT) / 2, y: HEIGHT - 2, class: "tick middle" }, "k"));
   series.forEach((one, number) => {
     const banded = one.points.filter((point) => point.low !== null && point.low !== undefined);
-    // The bands of many curves look alike: then their intervals stand beside each other.
-    const aside = series.length > MOST_BANDS ? (number - (series.length - 1) / 2) * ASIDE : 0;
-    if (banded.length > 1 && series.length <= MOST_BANDS) {
+    const aside = (number - (series.length - 1) / 2) * room;
+    if (banded.length > 1 && !room) {
       const upper = banded.map((point) => `${x(point.k)},${y(point.high)}`);
       const lower = banded.map((point) => `${x(point.k)},${y(point.low)}`).reverse();
       drawing.append(svg("polygon", { points: [...upper, ...lower].join(" "), class: `band ${tone(number)}` }));
@@ -54,7 +56,7 @@ export function passCurve(series) {
     for (const point of banded) {
       drawing.append(svg("line", { x1: x(point.k) + aside, x2: x(point.k) + aside, y1: y(point.low), y2: y(point.high), class: `whisker ${tone(number)}` }));
     }
-    drawing.append(svg("polyline", { points: one.points.map((point) => `${x(point.k)},${y(point.value)}`).join(" "), class: `curve ${tone(number)}` }));
+    drawing.append(svg("polyline", { points: one.points.map((point) => `${x(point.k) + aside},${y(point.value)}`).join(" "), class: `curve ${tone(number)}` }));
     for (const point of one.points) {
       const interval = point.low === null || point.low === undefined ? "" : `, ${percent(point.low)} to ${percent(point.high)}`;
       drawing.append(svg("circle", { cx: x(point.k) + aside, cy: y(point.value), r: 3.5, class: `point ${tone(number)}` },
@@ -141,7 +143,7 @@ export const lengths = (bars, title, number) => histogram(bars, number, title);
 
 export const curveOf = (name, agent) => ({
   name,
-  points: Object.entries(agent.pass_at_k)
+  points: Object.entries(ofAll(agent))
     .map(([k, estimate]) => ({ k: Number(k), value: estimate.value, low: estimate.interval?.low, high: estimate.interval?.high }))
     .sort((a, b) => a.k - b.k),
 });

@@ -25,11 +25,11 @@ export function chartList(box, run, signal) {
 const titled = (title, note, ...nodes) => el("div", null, el("h2", null, title, note ? el("span", { class: "quiet" }, ` ${note}`) : null), nodes);
 
 function curves(view) {
-  const names = Object.keys(view.overview.agents);
-  const series = names.filter((name) => view.overview.agents[name].rollouts).map((name) => curveOf(name, view.overview.agents[name]));
+  const { agents, environments } = view.overview, names = Object.keys(agents);
+  const series = names.filter((name) => agents[name].rollouts).map((name) => curveOf(environments[name], agents[name]));
   return el("div", { class: "columns" },
     titled("pass@k", "in %, with 95 % intervals over tasks", passCurve(series)),
-    titled("Rewards", "", histograms(names.map((name) => ({ name, bars: view.histograms[name] })))));
+    titled("Rewards", "", histograms(names.map((name) => ({ name: environments[name], bars: view.histograms[name] })))));
 }
 
 const hint = ({ part }) => `${count(part.rollouts)} rollouts, ${count(part.failed)} failed, ${count(part.truncated)} truncated${part.reward ? `; mean reward ${decimals(part.reward.value)}` : ""}`;
@@ -52,14 +52,16 @@ function courses({ over_time: bins, versions, lengths: found, num_replies: repli
     Object.entries(found).map(([what, bars], at) => titled(`${what[0].toUpperCase()}${what.slice(1)}`, "of a rollout", lengths(bars, what, at + 2))));
 }
 
+const STAGE = ["calls", "mean per call", "median per rollout", "90 %", "longest"];
+
 function stages({ stages: found }) {
   const entries = Object.entries(found);
   if (!entries.length) return null;
-  return titled("Latency by stage", "", el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "latency by stage" }, el("table", null,
-    el("thead", null, el("tr", null, ["stage", "calls", "mean per call", "median per rollout", "90 %", "longest"].map((name, at) => el("th", { class: at ? "number" : null }, name)))),
+  return titled("Latency by stage", "", el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "latency by stage" }, el("table", { class: "cards" },
+    el("thead", null, el("tr", null, ["stage", ...STAGE].map((name, at) => el("th", { class: at ? "number" : null }, name)))),
     el("tbody", null, entries.map(([stage, { calls, call_s: each, rollout }]) => el("tr", null,
       el("td", null, el("span", { class: `swatch ${stage}` }), stage),
-      [count(calls), seconds(each), seconds(rollout.median), seconds(rollout.p90), seconds(rollout.max)].map((cell) => el("td", { class: "number" }, cell))))))));
+      [count(calls), seconds(each), seconds(rollout.median), seconds(rollout.p90), seconds(rollout.max)].map((cell, at) => el("td", { class: "number", "data-name": STAGE[at] }, cell))))))));
 }
 
 function slowest(run, found) {

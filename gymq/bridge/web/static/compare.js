@@ -4,8 +4,9 @@ import { get } from "./api.js";
 import { curveOf, histograms, passCurve } from "./chart.js";
 import { configurationDifferences } from "./configuration.js";
 import { address, el, link, show } from "./dom.js";
-import { count, fixed, leftOut, percent } from "./format.js";
+import { count, fixed, leftOut, percent, policies } from "./format.js";
 import { bind } from "./keys.js";
+import { meanNotes, numFailed, ofAll } from "./numbers.js";
 import { transcript } from "./rollout.js";
 import { dots, scaleOf } from "./tasks.js";
 
@@ -16,7 +17,8 @@ export async function compareView(main, runs, query, signal) {
   const views = await Promise.all(runs.map((run) => get(["runs", run], null, signal)));
   const list = el("section", { class: "card" }), set = el("section", { class: "card" }, el("p", { class: "quiet" }, "loading …")), paired = el("div", { role: "status" });
   const agents = [...new Set(views.flatMap((view) => Object.keys(view.overview.agents)))].sort();
-  const titled = (agent, text, note) => el("h2", null, agents.length > 1 ? `${agent}: ${text}` : text, el("span", { class: "quiet" }, note));
+  const names = Object.assign({}, ...views.map((view) => view.overview.environments));
+  const titled = (agent, text, note) => el("h2", null, agents.length > 1 ? `${names[agent]}: ${text}` : text, el("span", { class: "quiet" }, note));
   const drawings = (agent) => {
     const known = runs.map((run, at) => [run, views[at]]).filter(([, view]) => view.overview.agents[agent]);
     const curves = known.map(([run, view]) => curveOf(run, view.overview.agents[agent])).filter((curve) => curve.points.length);
@@ -25,27 +27,28 @@ export async function compareView(main, runs, query, signal) {
       el("section", { class: "card" }, titled(agent, "rewards", ""), histograms(known.map(([run, view]) => ({ name: run, bars: view.histograms[agent] })))));
   };
   show(main,
-    el("section", { class: "card" }, el("h1", null, "Side by side"), leftOut(views) && el("p", { class: "quiet" }, leftOut(views)), paired, numbers(agents, runs, views)),
+    el("section", { class: "card" }, el("h1", null, "Side by side"), leftOut(views) && el("p", { class: "quiet" }, leftOut(views)), paired, numbers(agents, names, runs, views)),
     list, set,
     agents.map(drawings));
   configurationDifferences(set, runs, signal).catch((error) => { if (error.name !== "AbortError") show(set, el("p", { class: "bad" }, error.message)); });
   await tasks(list, paired, runs, query, signal);
 }
 
-function numbers(agents, runs, views) {
-  const failures = (view) => Object.values(view.overview.failures).reduce((sum, one) => sum + one, 0);
-  const ks = (agent) => [...new Set(views.flatMap((view) => Object.keys(view.overview.agents[agent]?.pass_at_k || {})))].map(Number).sort((x, y) => x - y);
+function numbers(agents, names, runs, views) {
+  const rates = (view, agent) => (view.overview.agents[agent] ? ofAll(view.overview.agents[agent]) : {});
+  const ks = (agent) => [...new Set(views.flatMap((view) => Object.keys(rates(view, agent))))].map(Number).sort((x, y) => x - y);
   // Of several agents only the first and the last k, the whole curves are below.
   const shown = (agent) => (agents.length > 1 ? [...new Set([ks(agent)[0], ks(agent).at(-1)])].filter(Boolean) : ks(agent));
   const withInterval = (estimate) => (estimate ? `${percent(estimate.value)}${estimate.interval ? ` (${estimate.interval.low.toFixed(1)} to ${estimate.interval.high.toFixed(1)})` : ""}` : "–");
   const row = (name, cell) => [name, ...views.map(cell)];
-  const rows = [row("finished", (view) => count(view.num_stored)), row("failed", (view) => count(failures(view))),
-    row("mean reward", (view) => fixed(view.overview.mean_reward, 3)),
-    ...agents.flatMap((agent) => shown(agent).map((k) => row(agents.length > 1 ? `${agent}: pass@${k}` : `pass@${k}`, (view) => withInterval(view.overview.agents[agent]?.pass_at_k[k])))),
-    row("policy", (view) => view.overview.models.join(", "))];
-  return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "numbers of the runs" }, el("table", null,
+  const rows = [row("finished", (view) => count(view.num_stored)), row("failed", (view) => count(numFailed(view.overview.all))),
+    row("mean reward", ({ overview: { all } }) => [fixed(all?.mean_reward?.value, 3),
+      all && meanNotes(all, numFailed(all)).map((note) => el("span", { class: "quiet small block-line" }, note))]),
+    ...agents.flatMap((agent) => shown(agent).map((k) => row(agents.length > 1 ? `${names[agent]}: pass@${k}` : `pass@${k}`, (view) => withInterval(rates(view, agent)[k])))),
+    row("policy", (view) => policies(view.overview))];
+  return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "numbers of the runs" }, el("table", { class: "cards" },
     el("thead", null, el("tr", null, el("th", null, el("span", { class: "unseen" }, "number")), runs.map((run) => el("th", null, link(["run", run], run))))),
-    el("tbody", null, rows.map(([name, ...cells]) => el("tr", null, el("td", { class: "quiet label" }, name), cells.map((cell) => el("td", null, cell)))))));
+    el("tbody", null, rows.map(([name, ...cells]) => el("tr", null, el("td", { class: "quiet label" }, name), cells.map((cell, at) => el("td", { "data-name": runs[at] }, cell)))))));
 }
 
 const ORDERS = [["worse", "where the second run is worse"], ["better", "where the second run is better"], ["task", "in order"]];
@@ -61,15 +64,15 @@ async function tasks(box, paired, runs, query, signal) {
     const scale = scaleOf(found.tasks.flatMap((pair) => [pair.left, pair.right, ...pair.more].filter(Boolean)));
     const choice = el("select", { "aria-label": "order of tasks", onchange: (event) => { location.hash = here({ sort: event.target.value, skip: "" }); } },
       ORDERS.map(([value, text]) => el("option", { value, selected: value === sort }, text)));
-    const cells = (run, task) => [el("td", { class: "number" }, fixed(task?.mean, 3)), el("td", null, task ? dots(run, task, scale) : null)];
+    const cells = (run, task) => [el("td", { class: "number", "data-name": run }, fixed(task?.mean, 3)), el("td", { class: "dots-cell" }, task ? dots(run, task, scale) : null)];
     show(box, el("div", { class: "row" }, el("h2", null, "Task by task"), choice),
-      found.tasks.length ? el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "tasks" }, el("table", null,
+      found.tasks.length ? el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "tasks" }, el("table", { class: "cards" },
         el("thead", null, el("tr", null, el("th", null, "task"), el("th", { class: "number" }, "difference"), runs.map((run) => el("th", { colspan: 2 }, run)), el("th", null, "prompt"))),
         el("tbody", null, found.tasks.map((pair) => el("tr", null,
           el("td", null, el("a", { href: address(["compare", left, right, pair.task_index, pair.left.rollouts[0][0]], { sort }) }, pair.task_index)),
-          el("td", { class: `number ${pair.difference > 0 ? "good" : pair.difference < 0 ? "bad" : "quiet"}` }, signed(pair.difference)),
+          el("td", { "data-name": "difference", class: `number ${pair.difference > 0 ? "good" : pair.difference < 0 ? "bad" : "quiet"}` }, signed(pair.difference)),
           [pair.left, pair.right, ...pair.more].map((task, at) => cells(runs[at], task)),
-          el("td", null, el("span", { class: "clip" }, pair.prompt))))))) : el("p", { class: "quiet" }, "the runs have no task in common"),
+          el("td", { class: "words-cell" }, el("span", { class: "clip" }, pair.prompt))))))) : el("p", { class: "quiet" }, "the runs have no task in common"),
       el("div", { class: "pager" }, skip > 0 ? el("a", { class: "button", href: here({ skip: Math.max(0, skip - TASKS) || "" }) }, "back") : null,
         skip + TASKS < found.num_tasks ? el("a", { class: "button", href: here({ skip: skip + TASKS }) }, "next") : null,
         found.is_whole ? null : el("span", { class: "quiet" }, "loading more …")));

@@ -47,7 +47,7 @@ async function calls(run, box, signal) {
 
 function agentsTable(agents) {
   const names = ["agent", "tasks", "rollouts", "reward", "pass@1", "pass@max", "tokens out", "std"];
-  return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "agents" }, el("table", null,
+  return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "agents" }, el("table", { class: "cards" },
     el("thead", null, el("tr", null, names.map((name, at) => el("th", { class: at ? "number" : null }, name)))),
     el("tbody", null, Object.entries(agents).map(([name, agent]) => {
       const last = agent.pass_at_k[agent.max_k];
@@ -55,7 +55,7 @@ function agentsTable(agents) {
         count(agent.tasks), count(agent.rollouts), decimals(agent.mean_reward?.value),
         percent(agent.pass_at_k["1"]?.value), last ? `${percent(last.value)} (k ${agent.max_k})` : "–",
         decimals(agent.fields.output_tokens?.mean, 0), decimals(agent.fields.reward?.std),
-      ].map((cell) => el("td", { class: "number" }, cell)));
+      ].map((cell, at) => el("td", { class: "number", "data-name": names[at + 1] }, cell)));
     }))));
 }
 
@@ -68,8 +68,8 @@ export async function configurationDifferences(box, runs, signal) {
   const known = missing.length < runs.length;
   show(box, el("h2", null, "Configuration", el("span", { class: "quiet" }, known ? ` ${count(keys.length)} keys differ` : "")),
     missing.length ? el("p", { class: "quiet" }, `no configuration is stored with ${missing.join(", ")}`) : null,
-    known && keys.length ? el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "differences of the configuration" }, el("table", { class: "differences" },
+    known && keys.length ? el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "differences of the configuration" }, el("table", { class: "cards differences" },
       el("thead", null, el("tr", null, el("th", null, "key"), runs.map((run) => el("th", null, run)))),
       el("tbody", null, keys.map((key) => el("tr", null, el("th", { scope: "row" }, key), values.map((one, at) =>
-        el("td", { class: at && one.get(key) !== values[0].get(key) ? "changed" : null }, one.has(key) ? one.get(key) : el("span", { class: "quiet" }, "not set")))))))) : null);
+        el("td", { "data-name": runs[at], class: at && one.get(key) !== values[0].get(key) ? "changed" : null }, one.has(key) ? one.get(key) : el("span", { class: "quiet" }, "not set")))))))) : null);
 }

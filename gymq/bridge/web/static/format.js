@@ -36,11 +36,8 @@ export const percent = (number) => (number === null || number === undefined ? "â
 // A part of the full reward is neither won nor lost.
 export const gradeOf = (reward) => (reward >= 1 ? "good" : reward > 0 ? "partly" : "bad");
 
-// The names of environments by those of their agents: `mcqa` for `mcqa_simple_agent`, unless it is ambiguous.
-export const environments = (agents) => Object.fromEntries(agents.map((name) => {
-  const short = name.replace(/_simple_agent$/, "") || name;
-  return [name, agents.includes(short) ? name : short];
-}));
+// What answered in a run; a name that says no more than that it was the policy is left out.
+export const policies = (run) => run.models.map((model) => model.replace(/^policy_model = /, "")).join(", ");
 
 export function bytes(number) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];

@@ -1,14 +1,14 @@
 // The numbers of a run: how far it is, what it earned and what failed, in all and by environment.
 
 import { el } from "./dom.js";
-import { count, environments, fixed, percent, seconds } from "./format.js";
+import { count, fixed, percent, seconds } from "./format.js";
 
 const KS = [1, 2, 4, 8, 16, 32, 64]; // of pass@k in a table; and the largest of a run
 
 export const numFailed = (agent) => Object.values(agent?.failures || {}).reduce((sum, one) => sum + one, 0);
 
 // pass@k for the k that every task has so many rewards for, so that all are about the same tasks.
-const ofAll = (agent) => Object.fromEntries(Object.entries(agent.pass_at_k).filter(([, estimate]) => estimate.tasks === agent.tasks));
+export const ofAll = (agent) => Object.fromEntries(Object.entries(agent.pass_at_k).filter(([, estimate]) => estimate.tasks === agent.tasks));
 const range = (estimate, digits) => (estimate?.interval ? `${fixed(estimate.interval.low, digits)} to ${fixed(estimate.interval.high, digits)}` : null);
 
 // A run whose rollouts failed says so where it says that it is done.
@@ -27,7 +27,7 @@ export function progressBar({ overview: run, num_stored: stored }) {
     part("rewarded", stored - failed), failed ? part("failed", failed) : null);
 }
 
-const meanNotes = (agent, failed) => [range(agent.mean_reward, 3), failed ? `mean of ${count(agent.rollouts)} of ${count(agent.rollouts + failed)}` : null,
+export const meanNotes = (agent, failed) => [range(agent.mean_reward, 3), failed ? `mean of ${count(agent.rollouts)} of ${count(agent.rollouts + failed)}` : null,
   agent.lower_bound === null ? null : el("span", { class: "bad" }, `≥ ${fixed(agent.lower_bound, 3)} with failures as 0`)].filter(Boolean);
 
 export function tiles(view, rate) {
@@ -50,8 +50,8 @@ export function tiles(view, rate) {
 }
 
 // The table that the terminal prints at the end: a line for each environment, and one for all of them.
-export function environmentTable({ overview: { agents, all } }) {
-  const names = environments(Object.keys(agents)), found = Object.entries(agents);
+export function environmentTable({ overview: { agents, all, environments: names } }) {
+  const found = Object.entries(agents);
   if (found.length < 2 || !all) return null;
   const largest = Math.max(...found.map(([, agent]) => agent.max_k));
   const common = new Set(found.flatMap(([, agent]) => Object.keys(ofAll(agent)).map(Number)));

@@ -146,18 +146,26 @@ function gist(view) {
   const isShort = ([, value]) => typeof value === "number" || typeof value === "boolean" || (typeof value === "string" && value.length <= 40 && !value.includes("\n"));
   const short = rest.filter(isShort);
   if (short.length) row("verdict", el("div", { class: "chips" }, short.map(([name, value]) => el("span", { class: "chip" }, el("span", { class: "quiet" }, `${name} `), typeof value === "number" ? decimals(value) : String(value)))));
-  for (const [name, value] of rest.filter((entry) => !isShort(entry))) row(name, criteria(value) ?? valueNode(value));
+  const reasons = reasonsOf(view.verdict);
+  for (const [name, value] of rest.filter((entry) => !isShort(entry) && entry[1] !== reasons)) row(name, criteria(value, reasons) ?? valueNode(value));
   return rows.length ? el("dl", { class: "gists" }, rows) : null;
 }
 
+// The words of a judge on each criterion, where a verdict has both; null where it has not.
+function reasonsOf({ criteria: met, reasons } = {}) {
+  const told = Object.entries(reasons ?? {});
+  return told.length && criteria(met) && told.every(([name, words]) => name in met && typeof words === "string") ? reasons : null;
+}
+
 // Criteria by name, each met or not, or each with its number, as a list; null if a value is something else.
-function criteria(value) {
+function criteria(value, reasons = null) {
   const entries = value && typeof value === "object" && !Array.isArray(value) ? Object.entries(value) : [];
   if (!entries.length || entries.length > MOST_CRITERIA) return null;
   const are = (kind) => entries.every(([, one]) => typeof one === kind);
   if (are("boolean")) {
     return el("ul", { class: "criteria" }, entries.map(([name, isMet]) => el("li", null,
-      el("span", { class: isMet ? "good" : "bad", role: "img", "aria-label": isMet ? "met" : "not met" }, isMet ? "✓" : "✗"), " ", name)));
+      el("span", { class: isMet ? null : "quiet", role: "img", "aria-label": isMet ? "met" : "not met" }, isMet ? "✓" : "✗"), " ", name,
+      reasons?.[name] ? el("div", { class: "quiet small" }, reasons[name]) : null)));
   }
   if (!are("number")) return null;
   const written = sameDecimals(entries.map(([, one]) => one));
@@ -244,7 +252,9 @@ function asked(view) {
 }
 
 function rest(view) {
-  const parts = [["other fields of the row", view.row], ["parameters of the model calls", view.params]].filter(([, value]) => value && Object.keys(value).length);
+  const shown = { ...view.expected, ...view.fields };
+  const others = typeof view.row === "string" ? view.row : Object.fromEntries(Object.entries(view.row ?? {}).filter(([name]) => !(name in shown)));
+  const parts = [["other fields of the row", others], ["parameters of the model calls", view.params]].filter(([, value]) => value && Object.keys(value).length);
   return parts.length ? el("section", { class: "card", tabindex: -1, "data-title": "Row and parameters" },
     parts.map(([name, value]) => folded(name, () => (typeof value === "string" ? plain(value) : tree(value)), { class: "rest" }))) : null;
 }

@@ -11,13 +11,13 @@ const AGAIN_MS = 250; // until more of a run that is being read is asked for
 const FIRST = { name: "task", title: "rollout" };
 
 // Returns a function that draws the page again with what is new.
-export function rolloutList(box, run, query, { agents, failures }, signal) {
+export function rolloutList(box, run, query, { environments, failures }, signal) {
   const wanted = Object.fromEntries(FIELDS.map((name) => [name, query.get(name) || ""]));
   const sort = query.get("sort") || "task", order = query.get("order") || "up";
   const skip = Number(query.get("skip") || 0);
   const here = (changed) => address(["run", run], { tab: "rollouts", ...wanted, sort: sort === "task" ? "" : sort, order: order === "up" ? "" : order, ...changed });
   const table = new Table(run, sort, order, wanted.text ? null : here);
-  show(box, filters(run, wanted, Object.keys(agents), Object.keys(failures), here, table.menu.node), table.node, table.foot);
+  show(box, filters(run, wanted, Object.entries(environments), Object.keys(failures), here, table.menu.node), table.node, table.foot);
   const failed = (error) => { if (error.name !== "AbortError") show(table.foot, el("span", { class: "bad" }, error.message)); };
   if (wanted.text) {
     search(run, wanted, table, signal).catch(failed);
@@ -91,7 +91,7 @@ function filters(run, wanted, agents, failures, here, menu) {
   const more = el("div", { class: number ? "more-filters open" : "more-filters", id: "more-filters" },
     choice("result", "result", [["", "all results"], ["rewarded", "with a reward"], ["failed", "without one"]]),
     classes.length ? choice("failure", "failure class", [["", "all failures"], ...classes.map((name) => [name, name])]) : null,
-    agents.length > 1 ? choice("agent", "agent", [["", "all agents"], ...agents.map((name) => [name, name])]) : null,
+    agents.length > 1 ? choice("agent", "agent", [["", "all agents"], ...agents]) : null,
     field("task", { placeholder: "task", inputmode: "numeric", "aria-label": "task", class: "tiny" }),
     field("least_reward", { placeholder: "reward ≥", inputmode: "decimal", "aria-label": "least reward", class: "tiny" }),
     field("most_reward", { placeholder: "reward ≤", inputmode: "decimal", "aria-label": "most reward", class: "tiny" }),

@@ -5,7 +5,7 @@ import { get, listen } from "./api.js";
 import { chartList } from "./charts.js";
 import { configurationView } from "./configuration.js";
 import { address, el, link, show } from "./dom.js";
-import { age, count, leftOut, time } from "./format.js";
+import { age, count, leftOut, policies, time } from "./format.js";
 import { failureList } from "./failures.js";
 import { bind } from "./keys.js";
 import { environmentTable, numFailed, progressBar, stateWords, tiles } from "./numbers.js";
@@ -111,6 +111,5 @@ class Rate {
 }
 
 function startOf({ overview }) {
-  const models = overview.models.map((model) => model.replace(/^policy_model = /, ""));
-  return [overview.created_at && `started ${time(overview.created_at)} (${age(overview.created_at)})`, models.length && `policy: ${models.join(", ")}`].filter(Boolean).join(", ");
+  return [overview.created_at && `started ${time(overview.created_at)} (${age(overview.created_at)})`, overview.models.length && `policy: ${policies(overview)}`].filter(Boolean).join(", ");
 }

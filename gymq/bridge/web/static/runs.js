@@ -2,7 +2,7 @@
 
 import { get } from "./api.js";
 import { address, el, link, show } from "./dom.js";
-import { age, bytes, count, environments, fixed, percent, seconds, time } from "./format.js";
+import { age, bytes, count, fixed, percent, policies, seconds, time } from "./format.js";
 import { numFailed, stateWords } from "./numbers.js";
 
 const PAGE = 25;
@@ -68,23 +68,24 @@ function table(runs, wanted, here, chosen, toggle) {
     el("tbody", null, runs.map((row) => runCells(row, chosen, toggle)))));
 }
 
+const cell = (title, kind, ...parts) => el("td", { class: kind, "data-name": title }, parts);
+
 function runCells({ overview: run, state, num_stored: stored, pass_at_1: first, output_tokens: tokens, duration_s: duration }, chosen, toggle) {
-  const failures = numFailed(run.all), agents = Object.keys(run.agents);
+  const failures = numFailed(run.all), names = Object.values(run.environments);
   const badge = (kind) => el("a", { class: `badge ${kind} ${failures ? "failing" : ""} ${state}`, href: address(["run", run.run], { tab: failures ? "failures" : "" }) }, stateWords(state, failures));
-  const cell = (title, kind, ...parts) => el("td", { class: kind, "data-name": title }, parts);
   const mark = el("input", { type: "checkbox", checked: chosen.has(run.run), "aria-label": `compare ${run.run}`, onchange: (event) => toggle(run.run, event.target.checked) });
   return el("tr", null, el("td", null, mark),
     el("td", { class: "run-cell" }, link(["run", run.run], run.run), badge("narrow-only"), run.tags.map((tag) => el("a", { class: "chip tag", href: address([], { text: tag }) }, tag)),
       run.note ? el("span", { class: "clip quiet small" }, run.note) : null),
     el("td", { class: "wide-only" }, badge("")),
-    cell("environment", null, el("span", { class: "clip" }, agents.length ? Object.values(environments(agents)).join(", ") : "–"), run.all ? el("span", { class: "quiet small nowrap" }, `${count(run.all.tasks)} tasks`) : null),
+    cell("environment", null, el("span", { class: "clip" }, names.join(", ") || "–"), " ", run.all ? el("span", { class: "quiet small nowrap" }, `${count(run.all.tasks)} ${run.all.tasks === 1 ? "task" : "tasks"}`) : null),
     cell("rollouts", "number", count(stored), run.num_rollouts && run.num_rollouts !== stored ? el("span", { class: "quiet" }, ` of ${count(run.num_rollouts)}`) : null,
       run.num_rollouts && state !== "done" ? el("div", null, bar(stored / run.num_rollouts)) : null),
     cell("reward", "number", fixed(run.mean_reward, 3)),
     cell("pass@1", "number", first !== null ? percent(first) : "–"),
     cell("tokens", "number", tokens === null ? "–" : count(Math.round(tokens))),
     cell("duration", "number nowrap", duration === null ? "–" : seconds(duration)),
-    cell("model", "quiet", el("span", { class: "clip" }, run.models.map((model) => model.replace(/^policy_model = /, "")).join(", "))),
+    cell("model", "quiet", el("span", { class: "clip" }, policies(run))),
     cell("started", "quiet nowrap", el("span", { title: time(run.created_at) }, age(run.created_at))));
 }
 
@@ -108,14 +109,14 @@ function workersTable(workers, queues) {
   const waiting = {};
   for (const queue of queues) waiting[queue.agent] = (waiting[queue.agent] || 0) + queue.waiting;
   const heads = [["instance"], ["kind"], ["load", true], ["of the most"], ["sessions", true], ["requests", true], ["errors", true], ["memory", true], ["tasks waiting", true], ["logs"]];
-  return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "workers" }, el("table", null,
+  return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "workers" }, el("table", { class: "cards" },
     el("thead", null, el("tr", null, heads.map(([name, isNumber]) => el("th", { class: isNumber ? "number" : null }, name)))),
     el("tbody", null, workers.map((worker) => el("tr", null,
-      el("td", { title: worker.worker }, worker.name), el("td", { class: "quiet" }, worker.kind),
-      el("td", { class: "number" }, count(worker.load)), el("td", { class: "meter" }, bar(worker.load / most)),
-      el("td", { class: "number" }, count(worker.sessions)), el("td", { class: "number" }, count(worker.requests)),
-      el("td", { class: worker.errors ? "number bad" : "number quiet" }, worker.errors ? count(worker.errors) : "–"),
-      el("td", { class: "number nowrap" }, worker.memory_bytes === null ? "–" : bytes(worker.memory_bytes)),
-      el("td", { class: "number" }, worker.kind === "agents" && worker.name in waiting ? count(waiting[worker.name]) : ""),
+      el("td", { title: worker.worker }, worker.name), cell("kind", "quiet", worker.kind),
+      cell("load", "number", count(worker.load)), el("td", { class: "meter" }, bar(worker.load / most)),
+      cell("sessions", "number", count(worker.sessions)), cell("requests", "number", count(worker.requests)),
+      cell("errors", worker.errors ? "number bad" : "number quiet", worker.errors ? count(worker.errors) : "–"),
+      cell("memory", "number nowrap", worker.memory_bytes === null ? "–" : bytes(worker.memory_bytes)),
+      worker.kind === "agents" && worker.name in waiting ? cell("tasks waiting", "number", count(waiting[worker.name])) : el("td"),
       el("td", null, el("a", { href: address(["logs"], { worker: worker.worker }), "aria-label": `logs of ${worker.name}` }, "logs")))))));
 }

@@ -44,7 +44,7 @@ export function taskGrid(box, run, query, signal) {
         el("td", null, el("a", { href: address(["run", run], { tab: "rollouts", task: task.task_index }) }, task.task_index)),
         el("td", null, dots(run, task, scale)), el("td", { class: "number", "data-name": "mean" }, fixed(task.mean, 3)),
         el("td", null, task.is_uniform ? el("span", { class: "badge" }, "no variance") : null),
-        el("td", null, el("span", { class: "clip" }, task.prompt)))));
+        el("td", { class: "words-cell" }, el("span", { class: "clip" }, task.prompt)))));
       const number = shown === "uniform" ? found.num_uniform : found.num_tasks;
       show(foot, skip > 0 ? el("a", { class: "button", href: here({ skip: Math.max(0, skip - PAGE) || "" }) }, "back") : null,
         skip + PAGE < number ? el("a", { class: "button", href: here({ skip: skip + PAGE }) }, "next") : null);
