@@ -28,14 +28,14 @@ UNREACHABLE = Policy("unreachable", tries=3, first_wait_s=0.25, longest_wait_s=0
 CONNECT_TIMEOUT_S = 3.0
 # The endpoint, or a proxy in front of it, works but is full: 429, 502, 503, 504, 520, 529.
 OVERLOADED = Policy("overloaded", tries=8, first_wait_s=1.0, longest_wait_s=30.0)
-# The connection broke, the body ended early, or the endpoint failed: 408, 500 and the other 5xx.
+# The connection broke, the body ended early, or the endpoint failed: 408, 409, 425, 499, 500 and the other 5xx.
 BROKEN = Policy("broken", tries=3, first_wait_s=0.5, longest_wait_s=5.0)
 
 _NOT_IMPLEMENTED = 501
 _OVERLOADED_STATUSES = frozenset({429, 502, 503, 504, 520, 529})
 # Statuses with which an endpoint asks for fewer requests; the others come from proxies in front of it.
 ASKED_TOO_OFTEN = frozenset({429, 529})
-_REQUEST_TIMEOUT = 408
+_REPEATABLE = frozenset({408, 409, 425, 499})  # timed out, in conflict with another, too early, closed by a proxy
 
 
 def policy_of(status: int) -> Policy | None:
@@ -44,7 +44,7 @@ def policy_of(status: int) -> Policy | None:
         return OVERLOADED
     if status == _NOT_IMPLEMENTED:
         return None
-    if status == _REQUEST_TIMEOUT or status >= 500:
+    if status in _REPEATABLE or status >= 500:
         return BROKEN
     return None
 

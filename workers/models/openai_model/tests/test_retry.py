@@ -71,12 +71,12 @@ def test_busy_statuses(status: int) -> None:
     assert policy_of(status) is OVERLOADED
 
 
-@pytest.mark.parametrize("status", [408, 500, 505, 507])
+@pytest.mark.parametrize("status", [408, 409, 425, 499, 500, 505, 507])
 def test_broken_statuses(status: int) -> None:
     assert policy_of(status) is BROKEN
 
 
-@pytest.mark.parametrize("status", [301, 400, 401, 403, 404, 409, 413, 422, 501])
+@pytest.mark.parametrize("status", [301, 400, 401, 403, 404, 413, 422, 501])
 def test_statuses_that_another_try_does_not_change(status: int) -> None:
     assert policy_of(status) is None
 
