@@ -22,21 +22,28 @@ SAME_NAME = (
 )
 """Fields that both kinds of request have."""
 _KEPT = (*SAME_NAME, "stream", "tool_choice")
+_KEPT_ELSEWHERE = ("previous_response_id", "conversation")  # an earlier part of the conversation, by its id
 _CONVERTED = frozenset({*_KEPT, "input", "instructions", "max_output_tokens", "reasoning", "text", "tools"})
 
 
 def chat_settings(params: Mapping[str, Any], *, strict: bool) -> dict[str, Any]:
     """Return the fields of a chat request except `messages`.
 
-    Custom tools become functions. Fields that chat does not have (`truncation`, `include`, `conversation`, ...), hosted
+    Custom tools become functions. Fields that chat does not have (`truncation`, `include`, ...), hosted
     tools and the choice of a tool that is no function are dropped, with one warning for each name.
 
     Args:
         strict: whether tools keep `strict: true`.
 
     Raises:
-        InvalidRequest: a tool call is required without tools, or that of a function that is not offered.
+        InvalidRequest: the conversation is continued by an id, or a tool call is required without tools, or that of a
+            function that is not offered.
     """
+    for name in _KEPT_ELSEWHERE:
+        if params.get(name) is not None:
+            raise InvalidRequest(
+                name, "an endpoint of Chat Completions keeps no conversations; send all items in `input`"
+            )
     settings: dict[str, Any] = {name: params[name] for name in _KEPT if params.get(name) is not None}
     if params.get("max_output_tokens") is not None:
         settings["max_tokens"] = params["max_output_tokens"]

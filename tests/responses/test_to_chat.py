@@ -197,12 +197,18 @@ def test_settings_that_chat_lacks_are_dropped_with_one_warning_for_each_name(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("gymq.responses.errors._reported", set())
-    lacking = {"truncation": "auto", "max_tool_calls": 0, "prompt": {"id": "p"}, "conversation": "conv_1"}
+    lacking = {"truncation": "auto", "max_tool_calls": 0, "prompt": {"id": "p"}}
     for _ in range(2):
         assert settings(include=[], background=False, text={}, prompt_cache_key=None, **lacking) == {}
     assert caplog.messages == [
         f"the request's field {name!r} is dropped: Chat Completions has no place for it" for name in lacking
     ]
+
+
+@pytest.mark.parametrize("name", ["previous_response_id", "conversation"])
+def test_a_conversation_that_only_an_id_names_is_refused(name: str) -> None:
+    with pytest.raises(InvalidRequest, match=f"{name}: .* send all items in `input`"):
+        settings(**{name: "some_1"})
 
 
 @pytest.mark.parametrize(
