@@ -13,6 +13,7 @@ from typing_extensions import TypeVar
 
 from gymq.authoring import first_problem
 from gymq.failures import ToolError
+from gymq.resources.strict_schema import keeps_strict_rules
 
 
 @dataclass(frozen=True)
@@ -40,7 +41,7 @@ class Tool:
             "name": self.name,
             "description": description,
             "parameters": parameters,
-            "strict": True,
+            "strict": keeps_strict_rules(parameters),
         }
 
     def parse(self, arguments: Any) -> dict[str, Any]:
