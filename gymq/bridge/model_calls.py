@@ -8,12 +8,14 @@ from typing import Any
 
 from aiohttp import web
 
+from gymq import responses
 from gymq.bridge.dialects import Body, Dialect
 from gymq.bridge.events import COMMENT
 from gymq.bridge.failures import BridgeError, invalid, of_rollout_error
 from gymq.bridge.http import json_response, parse_object
 from gymq.failures import RolloutError
 from gymq.protocol.tokens import to_json
+from gymq.responses.call_ids import with_ids_of_engine, with_unique_call_ids
 
 PING_EVERY_S = 10.0  # so that no proxy takes a waiting stream for a dead one
 
@@ -44,7 +46,11 @@ async def answer(request: web.Request, dialect: Dialect, body: bytes, ask: Ask) 
 
 async def _reply(dialect: Dialect, asked: Body, ask: Ask, params: Body) -> Body:
     try:
-        return dialect.reply(await ask(params), asked)
+        response = await ask({**params, "input": with_ids_of_engine(params["input"])})
+        usage = response.get("usage")
+        output = with_unique_call_ids(response["output"], params["input"])
+        known = {"output": output, "usage": usage and responses.with_known_details(usage)}
+        return dialect.reply({**response, **known}, asked)
     except RolloutError as error:
         raise of_rollout_error(error) from None
 

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from gymq import responses
 from gymq.agent import checked_response
 from gymq.bridge.agent_routes import AgentRoutes
 from gymq.bridge.context import Context
@@ -88,9 +87,6 @@ class ModelRoutes:
             request = Generate(rollout=name, timeout_s=timeout_s, params=params, session=name)
             generated = await self._context.calls.call(subjects.model(model.name), request)
             assert isinstance(generated, Generated)
-            response = checked_response(generated.response)
-            if isinstance(response.get("usage"), dict):
-                response["usage"] = responses.with_known_details(response["usage"])
-            return response
+            return checked_response(generated.response)
 
         return ask

@@ -36,6 +36,34 @@ async def test_a_program_asks_the_model_with_the_url_and_key_it_was_given() -> N
         assert (admission.num_calls, admission.num_failed) == (2, 0)
 
 
+async def test_usage_without_details_and_repeated_ids_reach_a_program_as_sdks_expect_them() -> None:
+    call = {"type": "function_call", "id": "bash:0", "call_id": "bash:0", "name": "bash", "arguments": "{}"}
+    asked: list[list[str]] = []
+
+    async def ask(params: dict[str, Any]) -> dict[str, Any]:
+        asked.append([item["call_id"] for item in params["input"] if "call_id" in item])
+        usage = {"input_tokens": 3, "output_tokens": 2, "total_tokens": 5, "input_tokens_details": None}
+        return {**reply(), "output": [call], "usage": usage}
+
+    conversation: list[Any] = [{"role": "user", "content": "hi"}]
+    async with (
+        Gateway() as gateway,
+        gateway.admit("run/1/2", ask) as admission,
+        openai.AsyncOpenAI(base_url=admission.openai_url, api_key=admission.api_key) as sdk,
+    ):
+        for _ in range(3):
+            answer = await sdk.responses.create(model="any", input=conversation)
+            [said] = answer.output
+            assert said.type == "function_call"
+            done = {"type": "function_call_output", "call_id": said.call_id, "output": "done"}
+            conversation += [said.model_dump(exclude_none=True), done]
+    assert answer.usage is not None
+    assert answer.usage.input_tokens_details.cached_tokens == 0
+    assert answer.usage.output_tokens_details.reasoning_tokens == 0
+    assert len({item["call_id"] for item in conversation[1:]}) == 3
+    assert asked[-1] == ["bash:0"] * 4
+
+
 async def post(url: str, key: str, body: Any) -> int:
     headers = {"Authorization": f"Bearer {key}"}
     async with aiohttp.ClientSession() as session, session.post(url, json=body, headers=headers) as answer:
