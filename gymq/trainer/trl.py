@@ -1,7 +1,6 @@
-"""The functions that TRL's GRPOTrainer asks for.
+"""The functions that TRL's GRPOTrainer asks for: https://huggingface.co/docs/trl/grpo_trainer.
 
-They are described at https://huggingface.co/docs/trl/grpo_trainer: a rollout function gives tokens in place of TRL's
-own generation, a reward function gives a number for each completion, or None where there is none.
+A rollout function gives tokens in place of TRL's own generation, a reward function a number for each completion.
 """
 
 from __future__ import annotations
@@ -36,9 +35,8 @@ log = logging.getLogger("gymq.trainer")
 class TRLRollouts:
     """A `rollout_func` for TRL's GRPOTrainer. Give the trainer `environment_reward` as its reward function.
 
-    TRL passes prompts, each as often as its group is large; equal ones that follow each other are one group. The task
-    indices are derived from the step of the trainer and the prompt, so a trainer that restarts from a checkpoint gets
-    the rollouts of the step that it had begun, for the prompts that it asks again.
+    Equal prompts that follow each other are one group. Task indices are derived from the trainer's step and the prompt,
+    so a trainer that restarts from a checkpoint gets the rollouts of the step that it had begun.
     """
 
     def __init__(self, run: SyncTrainingRun, rows: Sequence[Row], **options: Any) -> None:
@@ -47,8 +45,7 @@ class TRLRollouts:
         Args:
             run: the run that rolls them out.
             rows: the data set; a prompt stands for the row that has it.
-            options: of `TrainingRun.run_rollouts`, for all calls; `num_samples` is TRL's. A group that failed is masked
-                unless `on_failed_group` is `raise`.
+            options: of `TrainingRun.run_rollouts`, for all calls; `num_samples` is TRL's.
 
         Raises:
             TrainerError: two rows have the same prompt.
@@ -56,8 +53,7 @@ class TRLRollouts:
         self._run = run
         self._options = options
         self._rows: dict[bytes, Row] = {}
-        self._step = -1
-        self._calls = 0  # in this step
+        self._step, self._calls = -1, 0  # calls in this step
         for row in rows:
             whole = msgspec.json.decode(whole_row(msgspec.json.encode(row)))
             asked = whole[PARAMS]["input"]
@@ -67,12 +63,10 @@ class TRLRollouts:
     def __call__(self, prompts: Sequence[Any], trainer: Any) -> dict[str, list[Any]]:
         """Return the fields that TRL needs, a value for each prompt. A failed sample is masked and has no reward.
 
-        Replies are sampled with the settings of the trainer's GRPOConfig, whatever the rows say; its
-        `max_completion_length` limits each reply.
+        The settings of GRPOConfig win over the rows'; its `max_completion_length` limits each reply.
 
         Raises:
-            TrainerError: a prompt is unknown; a setting cannot be passed on; with `on_failed_group="raise"`, a sample
-                failed.
+            TrainerError: a prompt is unknown; a setting cannot be passed on; a sample failed, if that shall raise.
             BusError: the run lost its server.
         """
         rows, sizes = self._groups(prompts, trainer)
@@ -89,9 +83,7 @@ class TRLRollouts:
     def _groups(self, prompts: Sequence[Any], trainer: Any) -> tuple[list[Row], list[int]]:
         """Return a numbered row for each group, and how many samples it needs."""
         step = trainer.state.global_step
-        self._calls = self._calls + 1 if step == self._step else 0
-        self._step = step
-        # TRL shuffles again when it resumes, so that a step may then have other prompts.
+        self._step, self._calls = step, self._calls + 1 if step == self._step else 0
         where = step, self._calls, trainer.accelerator.process_index
         seen: Counter[bytes] = Counter()
         rows, sizes, sampling = [], [], _sampling(trainer.args)
@@ -108,12 +100,10 @@ class TRLRollouts:
 
 def _sampling(args: Any) -> Row:
     """Return how a GRPOConfig samples, by vLLM's names."""
-    names = ("temperature", "top_p", "min_p", "repetition_penalty")
-    chosen = {name: getattr(args, name) for name in names}
-    chosen |= {"top_k": args.top_k or -1, "max_tokens": args.max_completion_length}
     others = args.generation_kwargs or {}
     refuse_unknown(others, "GRPOConfig.generation_kwargs")
-    return chosen | others
+    chosen = {name: getattr(args, name) for name in ("temperature", "top_p", "min_p", "repetition_penalty")}
+    return chosen | {"top_k": args.top_k or -1, "max_tokens": args.max_completion_length} | others
 
 
 def environment_reward(completions: Sequence[Any], env_reward: Sequence[float | None], **_: Any) -> list[float | None]:
@@ -186,8 +176,8 @@ class VerifierReward:
         return await asyncio.gather(*(self._verify(row, text) for row, text in zip(rows, texts, strict=True)))
 
     async def _verify(self, row: Row, text: str) -> float | None:
-        worker = self._verifiers.worker_for(self._resources)
         try:
+            worker = self._verifiers.worker_for(self._resources)
             return (await verify_again(worker, "trainer", msgspec.json.encode(row), reply(text))).reward
         except RolloutError as error:
             if error.failure_class is FailureClass.INVALID_TASK:

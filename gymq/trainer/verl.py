@@ -30,8 +30,6 @@ from gymq.trainer.sampling_params import with_sampling
 
 log = logging.getLogger("gymq.trainer")
 
-_PER_TOKEN = ("response_ids", "response_mask", "response_logprobs")
-
 
 class _Rollouts:
     """The groups of a process, on one connection; the data set has the row as JSON text in the column `row`.
@@ -78,9 +76,10 @@ class _Rollouts:
             self._seen.clear()
         index = place_index("validate" if validate else "train", step, self._seen[row], is_greedy, row)
         self._seen[row] += 1
-        training = await self._connected()
+        async with self._connecting:
+            self._training = self._training or await TrainingRun.connect(*self._cluster)
         example = whole | {PARAMS: params, TASK_INDEX: index}
-        batch = training.run_rollouts([example], num_samples=size, urgent=validate, **self._options)
+        batch = self._training.run_rollouts([example], num_samples=size, urgent=validate, **self._options)
         (group,) = [group async for group in batch]
         return group
 
@@ -95,19 +94,13 @@ class _Rollouts:
         }
         return sampling | {"max_tokens": self._config.response_length}
 
-    async def _connected(self) -> TrainingRun:
-        async with self._connecting:
-            if self._training is None:
-                self._training = await TrainingRun.connect(*self._cluster)
-        return self._training
-
 
 def _output(record: Record, length: int, step: int) -> Any:
     """Return a sequence as verl's output, with at most so many tokens behind the prompt."""
     fields = to_verl(record)
     if record.mask:
         fields["response_mask"] = [0] * len(fields["response_mask"])
-    fields |= {name: fields[name][:length] for name in _PER_TOKEN}
+    fields |= {name: fields[name][:length] for name in ("response_ids", "response_mask", "response_logprobs")}
     if fields["routed_experts"] is not None:
         fields["routed_experts"] = fields["routed_experts"][: len(fields["prompt_ids"]) + length]
     # verl counts how many updates a sequence is behind. A step begins with the weights of the one before.
@@ -167,9 +160,9 @@ class _PaddingWorker(AgentLoopWorker):
         columns, validate = batch.non_tensor_batch, bool(batch.meta_info.get("validate"))
         is_sampled = columns.get("__do_sample__", [True] * len(batch))
         positions = defaultdict(list)
-        for position in range(len(batch)):
-            positions[columns["uid"][position], bool(is_sampled[position])].append(position)
-        step = batch.meta_info["global_steps"]
+        for position, key in enumerate(zip(columns["uid"], is_sampled, strict=True)):
+            positions[key].append(position)
+        step, length = batch.meta_info["global_steps"], self.rollout_config.response_length
         rows = columns.get("row", [None] * len(batch))
         groups = await asyncio.gather(
             *(
@@ -181,8 +174,7 @@ class _PaddingWorker(AgentLoopWorker):
         for at, group in zip(positions.values(), groups, strict=True):
             warn_if_dropped(group, "verl's legacy trainer")
             for position, (record, *_) in zip(at, records_of(group, groups), strict=True):
-                output = _output(record, self.rollout_config.response_length, step)
-                prompt = columns["raw_prompt"][position]
+                output, prompt = _output(record, length, step), columns["raw_prompt"][position]
                 padded[position] = await self._agent_loop_postprocess(output, validate, raw_prompt=prompt)
         return self._postprocess(padded, input_non_tensor_batch=columns, validate=validate)
 
@@ -198,8 +190,7 @@ class GymqLegacyManager(AgentLoopManager):
         """Return verl's batch for one of prompts, a sample for each.
 
         Raises:
-            TrainerError: no sample of the batch finished, or a row cannot be used.
-            RowError, BusError: as `TrainingRun.run_rollouts` does.
+            TrainerError, RowError, BusError: as `TrainingRun.run_rollouts` does, or no sample of the batch finished.
         """
         output = self._thread.run(self._worker.generate_sequences(prompts))
         output.meta_info["timing"] = self._performance_metrics([output.meta_info.pop("metrics")], output)
