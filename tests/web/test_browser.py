@@ -12,8 +12,11 @@ import pytest
 
 from gymq.bridge.viewer import Viewer
 from gymq.bus.queue.steering import read_steering
+from gymq.config import record_instances
 from gymq.data.run_changes import RecordedInstance
 from gymq.data.run_configuration import encode_configuration
+from gymq.data.run_files import Manifest, RunFiles
+from gymq.protocol.instances import Instance
 from gymq.protocol.messages import FailureClass, Stage, Timing, Unresolved
 from gymq.testing import function_call, reply
 from tests.bridge.engine import say
@@ -709,6 +712,35 @@ async def test_charts_have_whole_labels_and_leave_out_what_did_not_happen(web: W
     assert min(await page.value(f"{left}.map((one) => one.getBBox().x)))")) >= 0
     assert not await page.value("document.body.innerText.includes('Truncated replies')")
     assert await page.value("document.body.innerText.includes('Mean reward so far')")
+
+
+def write_run_with_changed_verifier(run: str) -> None:
+    """Write a reward of `my_env.py` into this folder, and then another version of that file."""
+    verifier, files = Path("my_env.py"), RunFiles(Path("runs/x.jsonl"))
+    verifier.write_text("first")
+    of = {"resources_server": {"name": "my_env"}}
+    instances = [Instance("my_env", "resources", "my_env.py:Letters"), Instance("asker", "agents", "simple_agent", of)]
+    files.output.parent.mkdir()
+    files.output.write_text(json.dumps({"agent_ref": {"name": "asker"}}) + "\n")
+    options = ["--resources", "my_env.py"]
+    files.write_manifest(Manifest(run, "rows", "0", {}, "0", 2, record_instances(instances), score_with=options))
+    verifier.write_text("second")
+
+
+async def test_a_run_whose_files_are_here_names_the_commands_that_verify_it_again(
+    web: Web, run: str, page: Page, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    write_run_with_changed_verifier(run)
+    await web.announce(run, num_rollouts=2)
+    failed = {"failure_class": FailureClass.VERIFIER_FAILED, "stage": Stage.VERIFY, "message": "KeyError: 'bern'"}
+    await web.store(rollout(run, 0), failure(run, 0, 1, **failed))
+    await web.profile()
+    await page.open(f"{web.url}#/run/{run}?tab=failures")
+    command = "gymq score --rollouts runs/x{0}.jsonl --output runs/x{0}_scored.jsonl --resources my_env.py"
+    await page.shows(command.format("_failures"))
+    await page.shows("1 reward is older than my_env.py")
+    await page.shows(command.format(""))
 
 
 async def test_no_table_of_a_run_is_cut_in_a_narrow_window(web: Web, run: str, page: Page) -> None:

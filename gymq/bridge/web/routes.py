@@ -31,6 +31,7 @@ from gymq.protocol.messages import Outcome
 from gymq.protocol.tokens import to_json
 from gymq.runs.cluster_status import read_queues, read_workers
 from gymq.runs.in_flight import tasks_in_flight
+from gymq.runs.older_rewards import rescoring_here
 from gymq.runs.outcome_fields import exact_record
 from gymq.runs.stored_runs import Runs
 
@@ -83,6 +84,7 @@ class WebRoutes:
             web.get(f"{_RUN}/charts", read(self.charts)),
             web.get(f"{_RUN}/failing", read(self.failing)),
             web.get(f"{_RUN}/configuration", read(self.configuration)),
+            web.get(f"{_RUN}/rescoring", read(self.rescoring)),
             web.get(f"{_RUN}/export", read(self.export)),
             web.post(f"{_RUN}/cancel", change(self.cancel)),
             web.post(f"{_RUN}/pause", change(self.pause)),
@@ -195,6 +197,10 @@ class WebRoutes:
             raise run_not_found(run)
         stored = b"" if record is None else record.configuration
         return _answer(await asyncio.to_thread(configuration_view, stored))
+
+    async def rescoring(self, request: web.Request) -> web.Response:
+        """Return what there is to verify again in the files of a run, if they are in the folder of this process."""
+        return _answer(await asyncio.to_thread(rescoring_here, run_of(request)))
 
     async def logs(self, request: web.Request) -> web.Response:
         """Return the newest log lines of a worker or about a rollout."""

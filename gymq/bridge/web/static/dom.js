@@ -49,3 +49,8 @@ export async function copy(text, button) {
   }
   setTimeout(() => { button.textContent = before; }, 1500);
 }
+
+export function commandToCopy(command) {
+  const button = el("button", { type: "button", class: "more", onclick: () => copy(command, button) }, "copy");
+  return el("span", { class: "block-line" }, el("code", null, command), " ", button);
+}

@@ -1,7 +1,7 @@
 // The failures of a run by class and message, with the workers that had them and what those logged.
 
 import { get } from "./api.js";
-import { address, copy, el, show } from "./dom.js";
+import { address, commandToCopy, el, show } from "./dom.js";
 import { count } from "./format.js";
 import { foldedLogs } from "./logs.js";
 
@@ -10,9 +10,10 @@ const AGAIN_MS = 300;
 // Draws into `box` and returns a function that draws again with what is new.
 export function failureList(box, run, view, signal) {
   const draw = async () => {
+    const { failures: command } = await get(["runs", run, "rescoring"], null, signal);
     for (;;) {
       const found = await get(["runs", run, "failing"], null, signal);
-      show(box, classes(run, view.overview.failures), remedy(view.overview.failures), groups(run, found, signal));
+      show(box, classes(run, view.overview.failures), remedy(view.overview.failures, command), groups(run, found, signal));
       if (found.is_whole || signal.aborted) return;
       await new Promise((done) => { setTimeout(done, AGAIN_MS); });
     }
@@ -23,14 +24,11 @@ export function failureList(box, run, view, signal) {
   return (now) => { view = now; return box.querySelector("details[open]") ? null : draw().catch(failed); };
 }
 
-const SCORE = "gymq score --rollouts OUTPUT_failures.jsonl --output again.jsonl"; // OUTPUT as of `gymq collect --output`
-
 // What makes the failures good: a reply without a verdict is verified again without the model.
-function remedy(failures) {
+function remedy(failures, command) {
   if (!Object.keys(failures).length) return null;
-  const button = el("button", { type: "button", class: "more", onclick: () => copy(SCORE, button) }, "copy");
-  return el("p", null, "verifier_failed" in failures ? ["Once the verifier is mended, ", el("code", null, SCORE), " ", button,
-    " verifies the replies again without the model (OUTPUT: what gymq collect wrote to). "] : null,
+  return el("p", null, "verifier_failed" in failures ? ["Once the verifier is mended, this verifies the replies again without the model: ",
+    command ? commandToCopy(command) : "gymq score with the failures file of the run. "] : null,
   el("span", { class: "quiet" }, "The same gymq collect command tries all of them again."));
 }
 

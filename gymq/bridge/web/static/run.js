@@ -4,7 +4,7 @@ import { actionBar, description, site } from "./actions.js";
 import { get, listen } from "./api.js";
 import { chartList } from "./charts.js";
 import { configurationView } from "./configuration.js";
-import { address, el, link, show } from "./dom.js";
+import { address, commandToCopy, el, link, show } from "./dom.js";
 import { age, count, leftOut, policies, time } from "./format.js";
 import { failureList } from "./failures.js";
 import { bind } from "./keys.js";
@@ -19,10 +19,10 @@ export async function runView(main, run, query, signal, live) {
   const tab = TABS.some(([name]) => name === query.get("tab")) ? query.get("tab") : "tasks";
   const known = await site(signal);
   const actions = actionBar(run, known, signal), described = description(run, known, signal);
-  const numbers = el("div"), state = el("span", { class: "badge", hidden: true }), since = el("p", { class: "quiet" });
+  const numbers = el("div"), older = el("div"), state = el("span", { class: "badge", hidden: true }), since = el("p", { class: "quiet" });
   const head = el("section", { class: "card" },
     el("div", { class: "row" }, el("h1", null, run), state, el("span", { class: "push" }), actions.node),
-    actions.notice, since, described.node, numbers);
+    actions.notice, since, described.node, older, numbers);
   const tabs = el("nav", { class: "tabs", "aria-label": "parts of the run" });
   const body = el("section", { class: "card" }, el("p", { class: "quiet" }, "loading …"));
   const hand = el("section", { class: "card", hidden: true });
@@ -64,6 +64,8 @@ export async function runView(main, run, query, signal, live) {
   };
   bind(keysOf(body), signal);
   look().catch(() => {});
+  get(["runs", run, "rescoring"], null, signal)
+    .then((found) => show(older, found.older.map(([sentence, command]) => el("p", null, sentence, commandToCopy(command))))).catch(() => {});
   const timer = setInterval(async () => {
     look().catch(() => {});
     if (!isStale || isDrawing) return;

@@ -131,6 +131,7 @@ export async function get([kind, run, ...rest], query) {
     if (part === "rollouts") return { rows: found.rows.filter((row) => fits(row, asked)), looked_at: found.rows.length, position: 0, is_end: true };
     if (part === "tasks") return tasks(found.tasks, asked);
     if (part === "in-flight") return [];
+    if (part === "rescoring") return { older: [], failures: "" };
     return part === undefined ? found.view : found[part];
   }
   const [task, rollout] = [Number(rest[0]), Number(rest[1])];
