@@ -3,5 +3,6 @@
 from gymq.trainer.groups import Batch, TrainerError
 from gymq.trainer.run import TrainingRun
 from gymq.trainer.sync import SyncTrainingRun
+from gymq.trainer.training_batch import TrainingBatch
 
-__all__ = ["Batch", "SyncTrainingRun", "TrainerError", "TrainingRun"]
+__all__ = ["Batch", "SyncTrainingRun", "TrainerError", "TrainingBatch", "TrainingRun"]

@@ -18,6 +18,7 @@ from itertools import islice
 from typing import Any, Literal, Protocol
 
 from gymq.data.rows import TASK_INDEX
+from gymq.trainer.evaluating import Evaluations
 from gymq.trainer.groups import Batch, Group, OnFailedGroup, Row, TrainerError
 from gymq.trainer.training_batch import TrainingBatch
 
@@ -51,6 +52,9 @@ class BatchOptions:
         candidates: rows that one is chosen from.
         seed: of the order of a list of rows in each epoch; None: as they are.
         epochs: how often a list of rows is gone through; None: without an end.
+        evaluate_every: batches from one evaluation to the next, which runs beside the training; None: there are none.
+        evaluation_rows: rows of an evaluation.
+        evaluation_samples: rollouts of each of them.
         share: which part of the rows is for this process, for example (0, 2) for the first of two.
         state: of the batch after which to go on; None: from the start.
         rollouts: further options of `run_rollouts`.
@@ -67,6 +71,9 @@ class BatchOptions:
     candidates: int = 1
     seed: int | None = 0
     epochs: int | None = None
+    evaluate_every: int | None = None
+    evaluation_rows: Sequence[Row] = ()
+    evaluation_samples: int = 1
     share: tuple[int, int] = (0, 1)
     state: dict[str, Any] | None = None
     rollouts: dict[str, Any] = field(default_factory=dict)
@@ -84,6 +91,8 @@ class BatchOptions:
             raise TrainerError(
                 f"ahead={self.ahead}, max_staleness={self.max_staleness}: what is made that far ahead is that old"
             )
+        if self.evaluate_every is not None and (self.evaluate_every < 1 or not self.evaluation_rows):
+            raise TrainerError("evaluate_every must be at least 1, and needs `evaluation_rows`")
         if self.candidates > 1 and self.known is None:
             raise TrainerError("candidates: nothing is known to choose by; give `known=Difficulties()` too")
         if not 0 <= self.share[0] < self.share[1]:
@@ -119,7 +128,9 @@ class Batches:
         options: BatchOptions,
         run_rollouts: Callable[..., Batch],
         updates_since: Callable[[], Awaitable[Callable[[str], int]]],
+        evaluations: Evaluations | None,
     ) -> None:
+        self._evaluations = evaluations
         self._run_rollouts = run_rollouts
         self._updates_since = updates_since
         self._options = options
@@ -146,6 +157,8 @@ class Batches:
             while True:
                 asked = time.monotonic()
                 self._begin()
+                if self._evaluations is not None:
+                    self._evaluations.begin(self._step)
                 chosen = await self._wait_for_batch()
                 if not chosen:
                     return
@@ -153,6 +166,8 @@ class Batches:
                 self._step += 1
                 yield await self._batch(chosen, time.monotonic() - asked)
         finally:
+            if self._evaluations is not None:
+                await self._evaluations.stop()
             waited_for = [place.group for place in self._places if place.group is not None]
             for group in waited_for:
                 group.cancel()
@@ -235,6 +250,7 @@ class Batches:
             "wait_s": wait_s,
             "failed_groups": float(self._num_failed),
             "without_variance": float(self._num_without_variance),
+            **({} if self._evaluations is None else self._evaluations.take()),
         }
         self._num_failed = self._num_without_variance = 0
         waiting = [[place.index, place.begun] for place in self._places]

@@ -13,7 +13,7 @@ import asyncio
 import functools
 from collections import defaultdict
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
@@ -33,6 +33,7 @@ from gymq.protocol import subjects
 from gymq.protocol.messages import Outcome, Steering, Task
 from gymq.protocol.subjects import RolloutId
 from gymq.trainer.batches import Batches, BatchOptions
+from gymq.trainer.evaluating import Evaluations
 from gymq.trainer.groups import (
     Batch,
     Group,
@@ -275,8 +276,25 @@ class TrainingRun:
             BusError: while batches are returned, the connection is lost.
         """
         of_batches = BatchOptions.of(groups=groups, num_samples=num_samples, **options)
-        formed = Batches(rows, of_batches, self.run_rollouts, self.updates_since).formed()
-        return formed if self.thread is None else self.thread.iterate(formed)
+        evaluations, beside = None, None
+        if of_batches.evaluate_every is not None:
+            beside = TrainingRun(self._bus, f"{self.run}-eval", model=self.model, thread=self.thread)
+            evaluations = Evaluations(
+                beside.run_rollouts,
+                of_batches.evaluation_rows,
+                num_samples=of_batches.evaluation_samples,
+                every=of_batches.evaluate_every,
+            )
+        batches = Batches(rows, of_batches, self.run_rollouts, self.updates_since, evaluations)
+
+        async def formed() -> AsyncGenerator[TrainingBatch, None]:
+            async with AsyncExitStack() as stack:
+                if beside is not None:
+                    await stack.enter_async_context(beside)
+                async for batch in await stack.enter_async_context(aclosing(batches.formed())):
+                    yield batch
+
+        return formed() if self.thread is None else self.thread.iterate(formed())
 
     def stored(self) -> AsyncGenerator[Outcome, None]:
         """Yield the outcomes that are stored of the run.

@@ -185,6 +185,29 @@ async def test_a_batch_has_what_a_loss_needs(training: TrainingRun, examples: Ex
     }
 
 
+async def test_an_evaluation_runs_beside_the_training(
+    training: TrainingRun, world: World, examples: Examples, hold: Hold
+) -> None:
+    slow = hold("say 100")
+    batches = training.train_batches(
+        examples(50),
+        groups=1,
+        num_samples=1,
+        evaluate_every=1000,
+        evaluation_rows=examples(2, first=100, verdict={"reward": 0.25}),
+        evaluation_samples=2,
+    )
+    for _ in range(3):  # none waits for it
+        assert "evaluation_reward" not in (await anext(batches)).metrics
+    await until(lambda: asked(world).count("say 100") == 2)
+    slow.set()
+    async for batch in batches:
+        if "evaluation_reward" in batch.metrics:
+            break
+    assert (batch.metrics["evaluation_reward"], batch.metrics["evaluation_step"]) == (0.25, 0.0)
+    await batches.aclose()
+
+
 async def test_masked_rollouts_are_no_part_of_the_loss(training: TrainingRun, examples: Examples) -> None:
     rows = examples(1, verdict={"mask_sample": True})
     batch = await anext(training.train_batches(rows, groups=1, num_samples=1, ahead=0))
@@ -223,6 +246,7 @@ async def test_batches_come_without_an_event_loop(world: World, run: str, exampl
         ({"groups": 0}, "at least 1"),
         ({"ahead": 2, "max_staleness": 1}, "is that old"),
         ({"candidates": 2}, "known=Difficulties"),
+        ({"evaluate_every": 2}, "needs `evaluation_rows`"),
         ({"share": (2, 2)}, "expected a part"),
         ({"state": {"step": 1, "next": 9, "waiting": [[7, 0]]}}, "give the same rows"),
     ],
