@@ -77,7 +77,8 @@ class ScriptedEngine:
 
     Attributes:
         forced: settings that replace those of a request.
-        faults: of `raw`, `shifted log probs`, `other ids`, `other prompt`, `text tokenised again`.
+        faults: of `raw`, `shifted log probs`, `other ids`, `other prompt`, `text tokenised again`,
+            `earlier replies left out`.
         num_shown: log probs of a prompt's tokens that it may be asked for; None: all.
     """
 
@@ -107,7 +108,8 @@ class ScriptedEngine:
 
     def _complete(self, body: dict[str, Any]) -> dict[str, Any]:
         sampled_with = {**body, **self.forced}
-        prompt = prompt_of(body["messages"])
+        left_out = {"assistant"} if "earlier replies left out" in self.faults else set()
+        prompt = prompt_of([message for message in body["messages"] if message["role"] not in left_out])
         generated: list[int] = []
         log_probs: list[float] = []
         drawn = random.Random(next(self._seeds))

@@ -116,6 +116,14 @@ async def test_a_fault_is_named(fault: str, check_name: str, said: str) -> None:
     assert said in found[check_name].note
 
 
+async def test_tokens_that_later_prompts_drop_are_counted() -> None:
+    found = await check(ScriptedEngine(faults=frozenset({"earlier replies left out"})))
+    dropped, _, sampled, *_ = found["turns continue"].note.split()
+    assert dropped == sampled
+    assert int(sampled) > 0
+    assert not (await check(ScriptedEngine()))["turns continue"].note
+
+
 async def command(folder: Path, *args: str) -> tuple[int | None, str]:
     """The exit status of `gymq check-policy`, and what it prints."""
     env = {name: value for name, value in os.environ.items() if name != "GYMQ_NATS"} | {"COLUMNS": "200"}
@@ -161,3 +169,9 @@ async def test_options_that_do_not_go_together_are_refused(tmp_path: Path, args:
     status, printed = await command(tmp_path, *args)
     assert status == 2
     assert said in printed
+
+
+async def test_an_engine_that_is_not_there_is_said_once(tmp_path: Path) -> None:
+    status, printed = await command(tmp_path, "--model-url", "http://127.0.0.1:1/v1", "--model", "served")
+    assert status == 2
+    assert printed.count("cannot connect") == 1

@@ -20,12 +20,13 @@ from gymq.config import Config, Instance, load
 from gymq.config.assembled import POLICY, POLICY_KEYS, first_set, instance
 from gymq.config.overrides import from_option
 from gymq.config.process_settings import process_variables
+from gymq.failures import RolloutError
 from gymq.protocol import subjects
 from gymq.protocol.messages import Generate, Generated
 from gymq.render import listing, listing_console, printable
 from gymq.testing.policy import Finding, PromptLogProbs, Reference, Source, Unknown, check_policy
 
-CALL_S = 60.0  # for all calls of a row
+CALL_S = 60.0  # all calls are made at once
 _VLLM = "vllm_model"
 _MODELS = "responses_api_models"
 
@@ -101,7 +102,10 @@ async def _check(bus: Bus, model: str, source: Source, tolerance: float) -> list
         assert isinstance(generated, Generated)
         return generated.response
 
-    return await check_policy(ask, source, tolerance)
+    try:
+        return await check_policy(ask, source, tolerance)
+    except RolloutError as error:
+        raise UsageError(f"{model}: {error.message}") from None
 
 
 def _report(findings: Sequence[Finding]) -> int:

@@ -59,7 +59,7 @@ def _explains(compared: Sequence[Compared], sampling: Mapping[str, Any], toleran
             call = one.call
             for number, (step, token) in enumerate(zip(one.steps, call.generated, strict=True)):
                 of_step = log_probs(step, sampling, call.prompt, call.generated[:number])
-                found = float(of_step[list(step.ids).index(token)])
+                found = float(of_step[step.place(token)])
                 if _differences([call.log_probs[number]], [found])[0] > tolerance:
                     return False
                 num_compared += 1

@@ -30,6 +30,10 @@ class Step:
     are_logits: bool
     is_whole: bool
 
+    def place(self, token: int) -> int:
+        """Return where a token's id is in `ids`."""
+        return int((self.ids == token).argmax())
+
 
 def log_probs(step: Step, sampling: Mapping[str, Any], prompt: Sequence[int], generated: Sequence[int]) -> Any:
     """Return the log probs of the ids of a step, an array, in the order in which vLLM processes logits.
@@ -83,10 +87,9 @@ def _penalized(
         seen = np.isin(step.ids, [*prompt, *generated])
         values = np.where(seen, np.where(values > 0, values / repetition, values * repetition), values)
     if sampling["presence_penalty"] or sampling["frequency_penalty"]:
-        places = {int(token): place for place, token in enumerate(step.ids)}
         values = values.copy()
         for token, count in Counter(generated).items():
-            values[places[token]] -= sampling["presence_penalty"] + count * sampling["frequency_penalty"]
+            values[step.place(token)] -= sampling["presence_penalty"] + count * sampling["frequency_penalty"]
     return values
 
 

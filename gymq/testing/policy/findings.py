@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -40,31 +41,36 @@ class Finding:
 
 
 async def check_policy(ask: Ask, source: Source, tolerance: float) -> list[Finding]:
-    """Check a policy with all kinds of calls; those that it refuses cannot be compared.
+    """Check a policy with all kinds of calls, at once; those that it refuses cannot be compared.
 
     Args:
         tolerance: difference, in nats, that calculations in another precision or order may have.
+
+    Raises:
+        RolloutError: it answers none of them.
     """
-    findings: list[Finding] = []
-    replies: list[Reply] = []
-    limits: list[int] = []
-    for row in ROWS:
-        try:
-            found = await roll_out(row, ask)
-        except RolloutError as error:
-            findings.append(Finding(row.name, "not comparable", error.message))
-            continue
-        replies += found
-        limits += [row.max_tokens] * len(found)
-        findings.append(await _row(row, found, source, tolerance))
-    if not replies:
-        return findings
+    found = await asyncio.gather(*(_replies(row, ask) for row in ROWS))
+    if isinstance(found[0], RolloutError) and all(isinstance(got, RolloutError) for got in found):
+        raise found[0]
+    findings = await asyncio.gather(*(_row(row, got, source, tolerance) for row, got in zip(ROWS, found, strict=True)))
+    replied = [(row, got) for row, got in zip(ROWS, found, strict=True) if not isinstance(got, RolloutError)]
+    replies = [reply for _, got in replied for reply in got]
+    limits = [row.max_tokens for row, got in replied for _ in got]
     form = (await _prompts(replies, source), _ends(replies, source.eos, limits), _spans(replies), _turns(replies))
     return [*findings, *form]
 
 
-async def _row(row: PolicyRow, replies: Sequence[Reply], source: Source, tolerance: float) -> Finding:
+async def _replies(row: PolicyRow, ask: Ask) -> list[Reply] | RolloutError:
+    try:
+        return await roll_out(row, ask)
+    except RolloutError as error:
+        return error
+
+
+async def _row(row: PolicyRow, replies: list[Reply] | RolloutError, source: Source, tolerance: float) -> Finding:
     """Compare the log probs of a row's calls with those of the settings that were asked for."""
+    if isinstance(replies, RolloutError):
+        return Finding(row.name, "not comparable", replies.message)
     calls = [call for reply in replies for call in reply.calls]
     asked = {**NEUTRAL, **row.sampling}
     for call in calls:
@@ -82,7 +88,7 @@ async def _row(row: PolicyRow, replies: Sequence[Reply], source: Source, toleran
             expected = []
             for number, step in enumerate(steps):
                 of_step = log_probs(step, asked, call.prompt, call.generated[:number])
-                expected.append(float(of_step[list(step.ids).index(call.generated[number])]))
+                expected.append(float(of_step[step.place(call.generated[number])]))
                 if step.is_whole:
                     surprise.add(of_step, expected[-1])
             compared.append(Compared(call, steps, expected))
@@ -183,15 +189,14 @@ def _records(replies: Sequence[Reply]) -> Iterator[Record]:
 
 
 def _turns(replies: Sequence[Reply]) -> Finding:
-    name = "turns continue"
+    """Say how much is dropped; what is not is right all the same."""
     sampled = dropped = 0
     for reply in replies:
         for before, after in zip(reply.calls, reply.calls[1:], strict=False):
             sequence = [*before.prompt, *before.generated]
             sampled += len(before.generated)
             dropped += 0 if after.prompt[: len(sequence)] == sequence else len(before.generated)
-    if not dropped:
-        return Finding(name, "ok", tokens=sampled)
-    text = f"{dropped} of {sampled} sampled tokens are not in the prompt of the next call"
-    cure = "the template rewrites earlier turns; train on all sequences, records()"
-    return Finding(name, "differs", f"{text}: {cure}", tokens=sampled)
+    note = ""
+    if dropped:
+        note = f"{dropped} of {sampled} sampled tokens are not in the prompt of the next call: train on all records()"
+    return Finding("turns continue", "ok", note, tokens=sampled)

@@ -35,13 +35,15 @@ class Reference:
         except (OSError, ValueError, KeyError) as error:
             raise SourceError(f"--reference {checkpoint}: cannot be loaded: {error}") from None
         self._model = model.eval()
+        self._one = asyncio.Lock()
         ends = model.generation_config.eos_token_id
         ends = ends if isinstance(ends, list) else [ends]
         self.eos: frozenset[int] = frozenset(one for one in (*ends, self._tokenizer.eos_token_id) if one is not None)
         self.defaults: Mapping[str, Any] = _generation_config(checkpoint)
 
     async def steps(self, prompt: Sequence[int], generated: Sequence[int]) -> list[Step]:
-        return await asyncio.to_thread(self._steps, [*prompt, *generated], len(prompt))
+        async with self._one:  # each pass uses all cores
+            return await asyncio.to_thread(self._steps, [*prompt, *generated], len(prompt))
 
     async def prompt_ids(self, chat: Mapping[str, Any]) -> list[int]:
         tools = chat.get("tools") or None
