@@ -13,6 +13,7 @@ from gymq.responses.arguments import NO_ARGUMENTS
 from gymq.responses.custom_tools import calls_of_custom_tools
 from gymq.responses.errors import InvalidReply, InvalidRequest, checked
 from gymq.responses.items import Item, new_id, reasoning_item
+from gymq.responses.mending import mended_completion
 from gymq.responses.schema import ChatFunction
 from gymq.responses.tokens import token_fields
 from gymq.responses.usage import usage_from_chat
@@ -39,6 +40,7 @@ _ECHOED = (
 )
 
 _INCOMPLETE_REASONS = {"length": "max_output_tokens", "content_filter": "content_filter"}
+_FINISH_REASONS = frozenset({None, "stop", "tool_calls", "length", "content_filter", "abort", "error"})
 _NO_REPLY = frozenset({"abort", "error"})  # not the model ended it: engines for new weights, gateways by a fault
 
 
@@ -52,6 +54,7 @@ class _Message(msgspec.Struct):
     content: str | None = None
     refusal: str | None = None
     annotations: Any = None
+    function_call: None = None  # an older form of calls
     tool_calls: list[_ToolCall] | None = None
 
 
@@ -80,6 +83,20 @@ class _Completion(msgspec.Struct):
     choices: list[dict[str, Any]]
     created: float
     usage: _Usage | None = None
+
+
+class _WholeCompletion(_Completion):
+    choices: list[_Choice]  # type: ignore[assignment]
+
+
+def readable_completion(completion: dict[str, Any]) -> dict[str, Any]:
+    """Return a chat completion itself, or mended if it does not fit the schema."""
+    try:
+        given = msgspec.convert(completion, _WholeCompletion)
+    except msgspec.ValidationError:
+        return mended_completion(completion)
+    is_known = all(choice.finish_reason in _FINISH_REASONS for choice in given.choices)
+    return completion if is_known else mended_completion(completion)
 
 
 def chat_choice_to_items(

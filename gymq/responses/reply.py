@@ -9,6 +9,7 @@ import msgspec
 
 from gymq.responses.errors import InvalidReply, InvalidRequest, checked
 from gymq.responses.items import Item, new_id
+from gymq.responses.mending import mended_response
 from gymq.responses.schema import check_items
 
 
@@ -61,6 +62,24 @@ def validate_response(body: object) -> dict[str, Any]:
         return {**body, "output": check_items(body["output"], "output")}
     except InvalidRequest as error:
         raise InvalidReply(error.path, error.reason) from None
+
+
+def readable_response(body: dict[str, Any], params: Mapping[str, Any], model: str) -> dict[str, Any]:
+    """Check the Responses object of an endpoint and return it; one that does not fit is mended first.
+
+    Args:
+        params: the create parameters that were answered.
+        model: the name for a reply without one.
+
+    Raises:
+        InvalidReply: it cannot be mended.
+    """
+    try:
+        return validate_response(body)
+    except InvalidReply:
+        if not body.get("output"):
+            raise
+        return validate_response(mended_response(body, params, model))
 
 
 def cut_before_first_token(response: Mapping[str, Any]) -> dict[str, Any]:

@@ -6,6 +6,7 @@ It knows nothing of what is asked. Secrets (keys, header values) are cut out of 
 from __future__ import annotations
 
 import asyncio
+import json
 from asyncio import sleep
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -32,6 +33,7 @@ from gymq.workers.models.openai_model.retry import (
 
 import gymq
 from gymq.protocol.tokens import to_json
+from gymq.responses.errors import warn_once
 
 MAX_REPLY_BYTES = 64 * 1024 * 1024
 MAX_LIST_BYTES = 1024 * 1024  # of the names of models
@@ -252,8 +254,11 @@ class Endpoint:
 
     def _parsed(self, url: str, head: Head, body: bytes) -> dict[str, Any]:
         try:
-            parsed = self._decoded(url, body)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            try:
+                parsed = self._decoded(url, body)
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                parsed = self._mended(body)
+        except (ValueError, RecursionError) as error:
             if head.content_type == "text/html":
                 text = f"{url}: answered with {head.content_type}, not JSON: check the URL, most end with /v1"
                 raise NotJson(self.redacted(text)) from None
@@ -273,6 +278,20 @@ class Endpoint:
     def _decoded(self, _url: str, body: bytes) -> Any:
         """Return the value in the JSON of an answer; an endpoint with long answers decodes only what it reads."""
         return _decode(body)
+
+    def _mended(self, body: bytes) -> Any:
+        """Return the value in JSON that is off: half surrogates and bytes that are no text become U+FFFD.
+
+        Raises:
+            ValueError, RecursionError: it is not JSON.
+        """
+        text = body.decode("utf-8-sig", errors="replace")
+        parsed = json.loads(text, strict=False, parse_constant=_refuse)
+        whole = (
+            json.dumps(parsed, ensure_ascii=False).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+        )
+        warn_once(f"{self._host} sends JSON with half surrogates or bytes that are not UTF-8; they are read as U+FFFD")
+        return _decode(whole)
 
     def _nonsense(self, url: str, reason: str) -> gymq.RolloutError:
         return gymq.RolloutError(gymq.FailureClass.MODEL_FAILED, self.redacted(f"{url}: {reason}"), retryable=True)
@@ -323,6 +342,10 @@ class Endpoint:
         """Return foreign text shortened to one line, without secrets."""
         text = " ".join(self.redacted(text).split())
         return text if len(text) <= MAX_EXCERPT else f"{text[:MAX_EXCERPT]}..."
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
 
 
 def _reason_and_code(parsed: Any, text: str) -> tuple[str, str]:

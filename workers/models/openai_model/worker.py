@@ -20,9 +20,10 @@ from gymq.responses import (
     chat_to_response,
     responses_to_chat,
     validate_params,
-    validate_response,
 )
 from gymq.responses.arguments import with_sent_arguments
+from gymq.responses.from_chat import readable_completion
+from gymq.responses.reply import readable_response
 from gymq.responses.tokens import OPTIONAL_TOKEN_FIELDS
 
 _MAYBE_UNKNOWN_MODEL = frozenset({400, 404})
@@ -147,7 +148,7 @@ class OpenAIModel(EndpointModel):
         path = "/chat/completions" if chat else "/responses"
         try:
             answer = await self._endpoint.post(path, body, timeout_s)
-            return self._chat_reply(answer, params) if chat else _responses_reply(answer)
+            return self._chat_reply(answer, params) if chat else self._responses_reply(answer, params)
         except ContextOverflow:
             return self._cut_short(params)
         except InvalidReply as error:
@@ -166,21 +167,21 @@ class OpenAIModel(EndpointModel):
         return checked
 
     def _chat_reply(self, completion: dict[str, Any], params: dict[str, Any]) -> dict[str, Any]:
+        completion = readable_completion(completion)
         name, reasoning = self.options.openai_model, _reasoning_of(completion)
         return chat_to_response(completion, params, model=name, split_reasoning=False, reasoning=reasoning)
+
+    def _responses_reply(self, answer: dict[str, Any], params: dict[str, Any]) -> dict[str, Any]:
+        status = answer.get("status", "completed")
+        if status not in ("completed", "incomplete"):
+            raise InvalidReply("status", f"{status!r} instead of completed or incomplete")
+        return readable_response(answer, params, self.options.openai_model)
 
     def _cut_short(self, params: dict[str, Any]) -> dict[str, Any]:
         """Return an empty reply that says it is incomplete: the conversation has filled the model's context."""
         choice = {"finish_reason": "length", "message": {"content": None}}
         completion = {"created": int(time.time()), "choices": [choice]}
         return chat_to_response(completion, params, model=self.options.openai_model, split_reasoning=False)
-
-
-def _responses_reply(answer: dict[str, Any]) -> dict[str, Any]:
-    status = answer.get("status", "completed")
-    if status not in ("completed", "incomplete"):
-        raise InvalidReply("status", f"{status!r} instead of completed or incomplete")
-    return validate_response(answer)
 
 
 def _reasoning_of(completion: dict[str, Any]) -> str:

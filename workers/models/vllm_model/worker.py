@@ -41,9 +41,10 @@ from gymq.responses import (
     chat_to_response,
     responses_to_chat,
     validate_params,
-    validate_response,
 )
 from gymq.responses.errors import warn_once
+from gymq.responses.from_chat import readable_completion
+from gymq.responses.reply import readable_response
 
 AnswerOf = Callable[[dict[str, Any]], dict[str, Any]]  # from a chat completion to the answer in the caller's dialect
 
@@ -192,6 +193,7 @@ class VLLMModel(EndpointModel):
                     completion, sent = await asked.post("/chat/completions", filled, num_known), filled
             except ContextOverflow:
                 return answer_of(empty_completion(options.model, "length"))
+            completion = readable_completion(completion)
             check_completion(completion)
             put_reasoning_into_text(completion, uses_reasoning_parser=options.uses_reasoning_parser)
             if sampler is not None:
@@ -250,7 +252,7 @@ class VLLMModel(EndpointModel):
                 return self._response(empty_completion(self.options.model, "length"), params)
             if answer.get("status", "completed") not in ("completed", "incomplete"):
                 raise InvalidReply("status", f"{answer['status']!r} instead of completed or incomplete")
-            return validate_response(answer)
+            return readable_response(answer, params, self.options.model)
 
         return await self._backend.ask(_affinity(request), request.timeout_s, exchange)
 

@@ -251,7 +251,6 @@ async def test_after_nothing_but_reasoning_the_engine_is_not_asked_again_if_so_c
         {"choices": [{"message": None}]},
         {"choices": [{"message": {"content": 7}}]},
         {"choices": [{"message": {"content": "a", "reasoning": ["b"]}}], "created": 1},
-        {"choices": [{"message": {"content": "a"}}]},
     ],
     ids=json.dumps,
 )
