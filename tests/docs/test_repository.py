@@ -129,7 +129,7 @@ def test_the_top_level_is_a_table_of_contents():
 
 
 def test_an_integration_of_a_trainer_is_at_most_200_lines():
-    of_all_trainers = ("run.py", "groups.py", "sampling.py")
+    of_all_trainers = ("run.py", "groups.py", "batches.py", "sampling.py")
     files = [file for file in (ROOT / "gymq" / "trainer").glob("*.py") if file.name not in of_all_trainers]
     lines = {file.name: len(file.read_text(encoding="utf-8").splitlines()) for file in files}
     assert {"trl.py", "skyrl.py", "env_server.py"} <= lines.keys()
