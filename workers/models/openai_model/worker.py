@@ -153,7 +153,8 @@ class OpenAIModel(EndpointModel):
             return self._cut_short(params)
         except InvalidReply as error:
             message = f"{self._endpoint.base_url}{path}: unusable reply: {error}"
-            raise failed(self._endpoint.excerpt(message), retryable=True) from None
+            cure = "" if chat else "; if its Chat Completions work, use `--dialect chat` or the option `dialect: chat`"
+            raise failed(self._endpoint.excerpt(message) + cure, retryable=True) from None
 
     def _sendable(self, params: dict[str, Any]) -> dict[str, Any]:
         """Return what the caller set, without what only we understand."""

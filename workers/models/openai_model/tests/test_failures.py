@@ -293,6 +293,7 @@ async def test_a_reply_with_a_wrong_field_is_told_by_name(
     found = await failure(await start())
     assert is_model_failure(found, retryable=True)
     assert member in found.message
+    assert found.message.endswith("use `--dialect chat` or the option `dialect: chat`")
 
 
 @pytest.mark.parametrize(("code", "retryable"), [("server_error", True), ("invalid_prompt", False)])
