@@ -18,7 +18,7 @@ import gymq
 from gymq.cluster.launch import Cluster
 from gymq.protocol.instances import Instance
 from gymq.protocol.tokens import note_sampling
-from gymq.testing.policy import Finding, PromptLogProbs, Source, Unknown, check_policy
+from gymq.testing.policy import Finding, LogProbSource, PromptLogProbs, Unknown, check_policy
 
 from .scripted_engine import ScriptedEngine
 
@@ -37,7 +37,7 @@ def options(url: str) -> dict[str, Any]:
     }
 
 
-async def check(engine: ScriptedEngine, source: Source | None = None) -> dict[str, Finding]:
+async def check(engine: ScriptedEngine, source: LogProbSource | None = None) -> dict[str, Finding]:
     """The findings about an engine behind `vllm_model`, by their names."""
     async with MockServer() as server:
         server.reply = engine.reply

@@ -18,7 +18,7 @@ from gymq.workers.models.local_vllm_model.worker import LocalVLLMModel
 
 import gymq
 from gymq.protocol.tokens import note_sampling
-from gymq.testing.policy import Reference, check_policy
+from gymq.testing.policy import PolicyReference, check_policy
 from tests.support.ports import free_port
 from tests.support.waiting import until_answer
 
@@ -41,7 +41,7 @@ async def test_the_engine_in_the_worker_is_exact(model: LocalVLLMModel) -> None:
         note_sampling(response, request.sampling)
         return response
 
-    findings = await check_policy(ask, Reference(POLICY), tolerance=1e-4)
+    findings = await check_policy(ask, PolicyReference(POLICY), tolerance=1e-4)
     assert [finding for finding in findings if finding.verdict != "ok"] == []
     assert len([finding for finding in findings if finding.largest is not None]) == 13
 

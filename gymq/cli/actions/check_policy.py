@@ -24,7 +24,7 @@ from gymq.failures import RolloutError
 from gymq.protocol import subjects
 from gymq.protocol.messages import Generate, Generated
 from gymq.render import listing, listing_console, printable
-from gymq.testing.policy import Finding, PromptLogProbs, Reference, Source, Unknown, check_policy
+from gymq.testing.policy import Finding, LogProbSource, PolicyReference, PromptLogProbs, Unknown, check_policy
 
 CALL_S = 60.0  # all calls are made at once
 _VLLM = "vllm_model"
@@ -83,16 +83,16 @@ async def check_cluster(name: str | None, nats: str | None, reference: Path | No
         return _report(await _check(bus, _chosen(name, sorted(models), "the cluster"), source, tolerance))
 
 
-async def _source(reference: Path | None, checked: Instance | None) -> Source:
+async def _source(reference: Path | None, checked: Instance | None) -> LogProbSource:
     if reference is not None:
-        return await asyncio.to_thread(Reference, reference)
+        return await asyncio.to_thread(PolicyReference, reference)
     if checked is None or checked.implementation != _VLLM or importlib.util.find_spec("numpy") is None:
         return Unknown()
     url, key = checked.options["base_url"], checked.options.get("api_key")
     return PromptLogProbs(url if isinstance(url, str) else url[0], checked.options["model"], key)
 
 
-async def _check(bus: Bus, model: str, source: Source, tolerance: float) -> list[Finding]:
+async def _check(bus: Bus, model: str, source: LogProbSource, tolerance: float) -> list[Finding]:
     calls = Calls(bus)
 
     async def ask(params: dict[str, Any]) -> dict[str, Any]:

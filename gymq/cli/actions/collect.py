@@ -31,7 +31,7 @@ from gymq.render import counted, listing_console, print_prose, say
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.failure_limit import MaxFailures
 from gymq.runs.collection.options import CollectOptions
-from gymq.runs.collection.own_solutions import shown_unsolved, unsolved_rows
+from gymq.runs.collection.own_solutions import NOTHING_TO_PLAY, nothing_to_play, shown_unsolved, unsolved_rows
 from gymq.runs.collection.preflight import RowTypes, check_paths, has_all_rollouts, probe_models
 from gymq.runs.collection.progress import Progress
 from gymq.runs.collection.progress_view import show_progress, show_steps
@@ -65,6 +65,8 @@ async def collect_rollouts(
     status = _report(collection, collection.progress, options, pass_threshold, as_json, joined)
     if unsolved:
         say(shown_unsolved(unsolved))
+    elif await asyncio.to_thread(nothing_to_play, options):
+        say(NOTHING_TO_PLAY)
     if collection.stopped:
         say(_stopped(collection))
     return status
@@ -194,7 +196,7 @@ def _print_failures(collection: Collection, joined: str) -> None:
     print_prose(f"All of them are in {collection.files.failures}{again}.", sys.stderr)
     manifest = collection.files.read_manifest()
     if manifest is not None and any(group.failure_class in WITHOUT_VERDICT for group in collection.failed):
-        print_prose("When the verifier is right, this verifies them without asking the model:", sys.stderr)
+        print_prose("Once the verifier is mended, this verifies them without asking the model:", sys.stderr)
         print(f"  {score_command(collection.files.failures, manifest)}", file=sys.stderr)
 
 

@@ -28,6 +28,21 @@ class _Row(msgspec.Struct):
     reward: float
 
 
+NOTHING_TO_PLAY = (
+    f"no row has a `{SOLUTION}`, so {SIMULATED_MODEL} answered with made-up text: these rewards say nothing about the "
+    "environment; give rows their solutions, or a model with --model-url"
+)
+
+
+def nothing_to_play(options: CollectOptions) -> bool:
+    """Return whether the policy was only the simulated model, and no row had a solution for it."""
+    if not options.models or not all(SIMULATED_MODEL in model for model in options.models):
+        return False
+    files = RunFiles(options.output)
+    lines = iter(JsonlFile(files.output)) if files.output.exists() else iter(())
+    return (first := next(lines, None)) is not None and not any(SOLUTION.encode() in line for line in (first, *lines))
+
+
 def unsolved_rows(options: CollectOptions, verifiers: RowTypes) -> list[str]:
     """Return a sentence for each row of a run whose own solution earned less than the full reward, in order.
 

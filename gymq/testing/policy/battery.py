@@ -72,7 +72,7 @@ ROWS = (
 
 
 @dataclass(frozen=True)
-class Call:
+class CheckedCall:
     """The tokens of a call, as a trainer gets them.
 
     Attributes:
@@ -90,14 +90,14 @@ class Call:
 
 
 @dataclass(frozen=True)
-class Reply:
+class CheckedReply:
     """A conversation: its calls, and the items of all replies."""
 
-    calls: list[Call]
+    calls: list[CheckedCall]
     items: list[dict[str, Any]]
 
 
-async def roll_out(row: PolicyRow, ask: Ask) -> list[Reply]:
+async def roll_out(row: PolicyRow, ask: Ask) -> list[CheckedReply]:
     """Return the conversations of a row, all at once.
 
     Raises:
@@ -107,9 +107,9 @@ async def roll_out(row: PolicyRow, ask: Ask) -> list[Reply]:
     return await asyncio.gather(*(_converse(row, prompt, ask) for prompt in prompts))
 
 
-async def _converse(row: PolicyRow, prompt: str, ask: Ask) -> Reply:
+async def _converse(row: PolicyRow, prompt: str, ask: Ask) -> CheckedReply:
     items: list[dict[str, Any]] = [user_message(prompt)]
-    done = Reply([], [])
+    done = CheckedReply([], [])
     for _ in range(row.num_turns):
         params = _params(row, items)
         response = await ask(params)
@@ -131,12 +131,12 @@ def _params(row: PolicyRow, items: list[dict[str, Any]]) -> dict[str, Any]:
     return params | {"tools": [_ADD]} if row.num_turns > 1 else params
 
 
-def _call(params: dict[str, Any], response: Mapping[str, Any]) -> Call:
+def _call(params: dict[str, Any], response: Mapping[str, Any]) -> CheckedCall:
     item = next((one for one in reversed(response["output"]) if one.get(GENERATION_FIELD)), None)
     if item is None:
         text = "the replies have no token ids: set return_token_id_information"
         raise RolloutError(FailureClass.MODEL_FAILED, text)
-    return Call(
+    return CheckedCall(
         responses_to_chat(validate_params(params)),
         list(item[PROMPT_FIELD]),
         list(item[GENERATION_FIELD]),

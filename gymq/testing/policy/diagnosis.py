@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gymq.protocol.sampling import NEUTRAL
-from gymq.testing.policy.battery import Call
-from gymq.testing.policy.distribution import NotComparable, Step, log_probs
+from gymq.testing.policy.battery import CheckedCall
+from gymq.testing.policy.distribution import NextToken, NotComparable, log_probs
 
 MOST_TOKENS = 24  # that are computed again with other settings
 STRANGE = -12.0  # a log prob that few sampled tokens have
@@ -19,8 +19,8 @@ _TEMPERATURES = tuple(number / 10 for number in range(2, 21))
 class Compared:
     """A call, the model's own distributions at its tokens, and the log probs that it should have."""
 
-    call: Call
-    steps: Sequence[Step]
+    call: CheckedCall
+    steps: Sequence[NextToken]
     expected: Sequence[float]
 
     def differences(self) -> list[float]:

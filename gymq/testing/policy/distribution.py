@@ -15,7 +15,7 @@ class NotComparable(ValueError):
 
 
 @dataclass(frozen=True)
-class Step:
+class NextToken:
     """What is known of the model's own distribution of one token.
 
     Attributes:
@@ -35,7 +35,7 @@ class Step:
         return int((self.ids == token).argmax())
 
 
-def log_probs(step: Step, sampling: Mapping[str, Any], prompt: Sequence[int], generated: Sequence[int]) -> Any:
+def log_probs(step: NextToken, sampling: Mapping[str, Any], prompt: Sequence[int], generated: Sequence[int]) -> Any:
     """Return the log probs of the ids of a step, an array, in the order in which vLLM processes logits.
 
     Args:
@@ -65,7 +65,7 @@ def log_probs(step: Step, sampling: Mapping[str, Any], prompt: Sequence[int], ge
     return values
 
 
-def _check(step: Step, sampling: Mapping[str, Any], top_k: int) -> None:
+def _check(step: NextToken, sampling: Mapping[str, Any], top_k: int) -> None:
     if sampling["repetition_penalty"] != 1.0 and not step.are_logits:
         raise NotComparable("repetition_penalty acts on logits: give --reference CHECKPOINT")
     if step.is_whole:
@@ -79,7 +79,7 @@ def _check(step: Step, sampling: Mapping[str, Any], top_k: int) -> None:
 
 
 def _penalized(
-    np: Any, step: Step, sampling: Mapping[str, Any], prompt: Sequence[int], generated: Sequence[int]
+    np: Any, step: NextToken, sampling: Mapping[str, Any], prompt: Sequence[int], generated: Sequence[int]
 ) -> Any:
     values = np.asarray(step.values, dtype=np.float64)
     repetition = sampling["repetition_penalty"]

@@ -12,10 +12,10 @@ from typing import Any, Literal
 from gymq.data.records import NotTrainable, Record
 from gymq.failures import RolloutError
 from gymq.protocol.sampling import NEUTRAL
-from gymq.testing.policy.battery import ROWS, Ask, PolicyRow, Reply, roll_out
+from gymq.testing.policy.battery import ROWS, Ask, CheckedReply, PolicyRow, roll_out
 from gymq.testing.policy.diagnosis import Compared, cause
 from gymq.testing.policy.distribution import NotComparable, log_probs
-from gymq.testing.policy.source import Source, SourceError
+from gymq.testing.policy.source import LogProbSource, SourceError
 
 Verdict = Literal["ok", "differs", "not comparable"]
 MOST_ENDS = 4  # different last tokens of replies that ended, where the ids that end a reply are not known
@@ -40,7 +40,7 @@ class Finding:
     tokens: int = 0
 
 
-async def check_policy(ask: Ask, source: Source, tolerance: float) -> list[Finding]:
+async def check_policy(ask: Ask, source: LogProbSource, tolerance: float) -> list[Finding]:
     """Check a policy with all kinds of calls, at once; those that it refuses cannot be compared.
 
     Args:
@@ -60,14 +60,16 @@ async def check_policy(ask: Ask, source: Source, tolerance: float) -> list[Findi
     return [*findings, *form]
 
 
-async def _replies(row: PolicyRow, ask: Ask) -> list[Reply] | RolloutError:
+async def _replies(row: PolicyRow, ask: Ask) -> list[CheckedReply] | RolloutError:
     try:
         return await roll_out(row, ask)
     except RolloutError as error:
         return error
 
 
-async def _row(row: PolicyRow, replies: list[Reply] | RolloutError, source: Source, tolerance: float) -> Finding:
+async def _row(
+    row: PolicyRow, replies: list[CheckedReply] | RolloutError, source: LogProbSource, tolerance: float
+) -> Finding:
     """Compare the log probs of a row's calls with those of the settings that were asked for."""
     if isinstance(replies, RolloutError):
         return Finding(row.name, "not comparable", replies.message)
@@ -139,7 +141,7 @@ class _Surprise:
 # The form of sequences ------------------------------------------------------------------------------------------------
 
 
-async def _prompts(replies: Sequence[Reply], source: Source) -> Finding:
+async def _prompts(replies: Sequence[CheckedReply], source: LogProbSource) -> Finding:
     name = "ids of prompts"
     first = {tuple(reply.calls[0].prompt): reply.calls[0] for reply in replies}
     try:
@@ -153,7 +155,7 @@ async def _prompts(replies: Sequence[Reply], source: Source) -> Finding:
     return Finding(name, "ok", tokens=sum(map(len, first)))
 
 
-def _ends(replies: Sequence[Reply], eos: frozenset[int], limits: Sequence[int]) -> Finding:
+def _ends(replies: Sequence[CheckedReply], eos: frozenset[int], limits: Sequence[int]) -> Finding:
     name = "ends of replies"
     ended = [call for reply in replies for call in reply.calls if not call.is_cut]
     for reply, limit in zip(replies, limits, strict=True):
@@ -167,7 +169,7 @@ def _ends(replies: Sequence[Reply], eos: frozenset[int], limits: Sequence[int]) 
     return Finding(name, "ok", tokens=len(ended))
 
 
-def _spans(replies: Sequence[Reply]) -> Finding:
+def _spans(replies: Sequence[CheckedReply]) -> Finding:
     name = "spans and masks"
     num_tokens = 0
     for record in _records(replies):
@@ -180,7 +182,7 @@ def _spans(replies: Sequence[Reply]) -> Finding:
     return Finding(name, "ok", tokens=num_tokens)
 
 
-def _records(replies: Sequence[Reply]) -> Iterator[Record]:
+def _records(replies: Sequence[CheckedReply]) -> Iterator[Record]:
     for reply in replies:
         try:
             yield Record.of({"response": {"output": reply.items}, "reward": 0.0})
@@ -188,7 +190,7 @@ def _records(replies: Sequence[Reply]) -> Iterator[Record]:
             continue  # the line of the turns says so
 
 
-def _turns(replies: Sequence[Reply]) -> Finding:
+def _turns(replies: Sequence[CheckedReply]) -> Finding:
     """Say how much is dropped; what is not is right all the same."""
     sampled = dropped = 0
     for reply in replies:

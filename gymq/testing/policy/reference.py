@@ -9,11 +9,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gymq.testing.policy.distribution import Step
+from gymq.testing.policy.distribution import NextToken
 from gymq.testing.policy.source import SourceError
 
 
-class Reference:
+class PolicyReference:
     """Computes distributions with a checkpoint, in float32."""
 
     def __init__(self, checkpoint: Path) -> None:
@@ -41,7 +41,7 @@ class Reference:
         self.eos: frozenset[int] = frozenset(one for one in (*ends, self._tokenizer.eos_token_id) if one is not None)
         self.defaults: Mapping[str, Any] = _generation_config(checkpoint)
 
-    async def steps(self, prompt: Sequence[int], generated: Sequence[int]) -> list[Step]:
+    async def steps(self, prompt: Sequence[int], generated: Sequence[int]) -> list[NextToken]:
         async with self._one:  # each pass uses all cores
             return await asyncio.to_thread(self._steps, [*prompt, *generated], len(prompt))
 
@@ -55,14 +55,14 @@ class Reference:
             raise SourceError(f"the checkpoint's chat template fails: {error}") from None
         return [int(one) for one in ids]
 
-    def _steps(self, token_ids: list[int], num_before: int) -> list[Step]:
+    def _steps(self, token_ids: list[int], num_before: int) -> list[NextToken]:
         size = self._model.config.get_text_config().vocab_size
         if not all(0 <= one < size for one in token_ids):
             raise SourceError(f"ids beyond the {size:,} of the checkpoint's vocabulary")
         with self._torch.inference_mode():
             logits = self._model(self._torch.tensor([token_ids])).logits[0, num_before - 1 : -1].numpy()
         ids = self._torch.arange(logits.shape[-1]).numpy()
-        return [Step(ids, row, are_logits=True, is_whole=True) for row in logits]
+        return [NextToken(ids, row, are_logits=True, is_whole=True) for row in logits]
 
 
 def _generation_config(checkpoint: Path) -> dict[str, Any]:

@@ -6,14 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from gymq.errors import GymqError
-from gymq.testing.policy.distribution import Step
+from gymq.testing.policy.distribution import NextToken
 
 
 class SourceError(GymqError):
     """A source cannot be used; one sentence."""
 
 
-class Source(Protocol):
+class LogProbSource(Protocol):
     """Computes the distributions of tokens, and the ids of prompts, apart from the calls that are checked.
 
     Attributes:
@@ -24,7 +24,7 @@ class Source(Protocol):
     eos: frozenset[int]
     defaults: Mapping[str, Any]
 
-    async def steps(self, prompt: Sequence[int], generated: Sequence[int]) -> list[Step]:
+    async def steps(self, prompt: Sequence[int], generated: Sequence[int]) -> list[NextToken]:
         """Return the model's own distribution at each generated token.
 
         Raises:
@@ -45,7 +45,7 @@ class Unknown:
     eos: frozenset[int] = frozenset()
     defaults: Mapping[str, Any] = {}
 
-    async def steps(self, prompt: Sequence[int], generated: Sequence[int]) -> list[Step]:
+    async def steps(self, prompt: Sequence[int], generated: Sequence[int]) -> list[NextToken]:
         raise SourceError("give --reference CHECKPOINT")
 
     async def prompt_ids(self, chat: Mapping[str, Any]) -> list[int]:

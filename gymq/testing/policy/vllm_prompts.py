@@ -8,7 +8,7 @@ from typing import Any
 
 import aiohttp
 
-from gymq.testing.policy.distribution import Step
+from gymq.testing.policy.distribution import NextToken
 from gymq.testing.policy.source import SourceError
 
 WHOLE = -1  # vLLM's name for all tokens of the vocabulary
@@ -37,7 +37,7 @@ class PromptLogProbs:
         self._headers = {} if key is None else {"Authorization": f"Bearer {key}"}
         self._shown: int | None = None  # alternatives to ask for, once they are known
 
-    async def steps(self, prompt: Sequence[int], generated: Sequence[int]) -> list[Step]:
+    async def steps(self, prompt: Sequence[int], generated: Sequence[int]) -> list[NextToken]:
         if self._shown is None:
             self._shown = await self._num_shown(prompt)
         log_probs = await self._read([*prompt, *generated], self._shown)
@@ -47,7 +47,7 @@ class PromptLogProbs:
             if token not in found:
                 raise SourceError("the engine leaves tokens of a prompt out")
             ids, values = np.array(list(found)), np.array(list(found.values()))
-            steps.append(Step(ids, values, are_logits=False, is_whole=self._shown == WHOLE))
+            steps.append(NextToken(ids, values, are_logits=False, is_whole=self._shown == WHOLE))
         return steps
 
     async def prompt_ids(self, chat: Mapping[str, Any]) -> list[int]:
