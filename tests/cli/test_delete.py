@@ -46,7 +46,7 @@ def test_a_run_is_deleted_and_another_one_stays(gymq, url):
         asyncio.run(_store(url, run, queued=False))
     deleted = gymq("delete", "--run", "goes")
     assert deleted.status == 0
-    assert "run goes is deleted, with 1 outcome" in deleted.out
+    assert "run goes is deleted from the store, with 1 outcome; files of results stay" in deleted.out
     assert asyncio.run(_stored(url, "goes")) == (0, False)
     assert asyncio.run(_stored(url, "stays")) == (1, True)
 

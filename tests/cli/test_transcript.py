@@ -46,14 +46,14 @@ def transcript(row: bytes, verdict: dict[str, Any], *, width: int = 100) -> str:
 ROW = b'{"responses_create_params": {"input": "x"}, "expected_answer": "42", "agent_ref": {"name": "a"}, "n": [1]}'
 
 
-VERDICT = [("reward", "0.5"), ("library_reward", "0.5"), ("why", "half")]
+VERDICT = [("reward", "0.500"), ("library_reward", "0.5"), ("why", "half")]
 
 
 def test_the_fields_of_the_row_are_shown_before_the_verdict() -> None:
     lines = [line.split() for line in transcript(ROW, {"library_reward": 0.5, "why": "half"}).splitlines()]
     expected, n = lines.index(["expected_answer", "42"]), lines.index(["n", "[1]"])
     reward, library, why = (
-        lines.index(words) for words in (["reward", "0.5"], ["library_reward", "0.5"], ["why", "half"])
+        lines.index(words) for words in (["reward", "0.500"], ["library_reward", "0.5"], ["why", "half"])
     )
     assert expected < n < reward < library < why
     assert ["agent_ref"] not in [line[:1] for line in lines]

@@ -16,7 +16,7 @@ async def delete_runs(runs: list[str], nats: str | None) -> int:
         for run in runs:
             stored = await _check(bus, run)
             await streams.delete_run(bus.js, run)
-            print(f"run {run} is deleted, with {counted(stored, 'outcome')}")
+            print(f"run {run} is deleted from the store, with {counted(stored, 'outcome')}; files of results stay")
     return 0
 
 

@@ -117,7 +117,9 @@ async def running_url(nats: str | None) -> str:
     """Return the URL of a cluster that is already running."""
     url = nats or await _find_cluster()
     if url is None:
-        raise UsageError("no cluster runs in this folder: start one with `gymq up`, or name one with --nats URL")
+        raise UsageError(
+            "no cluster runs in this folder: start one with `gymq up --config FILE`, or name one with --nats URL"
+        )
     return url
 
 

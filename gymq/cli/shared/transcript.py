@@ -13,7 +13,7 @@ from rich.text import Text
 from gymq.data.rows import PARAMS, attempt_index
 from gymq.protocol.messages import Failure, Outcome, Unresolved, VerifiedRollout
 from gymq.protocol.tokens import TOKEN_FIELDS
-from gymq.render import facts_table, printable, shown_seconds, shown_time
+from gymq.render import facts_table, printable, shown_decimal, shown_seconds, shown_time
 from gymq.runs.outcome_fields import (
     MAX_LEVELS,
     JudgeCall,
@@ -95,7 +95,7 @@ def _head(outcome: Outcome) -> Iterator[tuple[str, str]]:
 
 def _verdict(outcome: Outcome) -> Iterator[tuple[str, str]]:
     if isinstance(outcome, VerifiedRollout):
-        yield "reward", f"{outcome.reward:g}"
+        yield "reward", shown_decimal(outcome.reward)
         for name, value in outcome.verdict.items():
             if not _is_long(value) and name != PARAMS:
                 yield name, _ticked(value) if _has_ticks(value) else value_text(value)
