@@ -28,7 +28,7 @@ BUILDERS = [
     function
     for name, function in vars(subjects).items()
     if inspect.isfunction(function) and function.__module__ == subjects.__name__
-    if name not in ("token", "instance", "is_token", "answered_by", "asked_by", "reply", "of_worker")
+    if name not in ("token", "instance", "is_token", "answered_by", "asked_by", "reply", "of_worker", "urgent_entrance")
 ]
 LONG = "a" * 65
 LONG_NAMES = ("agent", "resources", "model", "name")  # of instances
