@@ -180,9 +180,9 @@ async def test_runs_share_the_slots_by_weight_to_within_five_percent(
     queues = [await agents.start(14 // processes) for _ in range(processes)]
     await until(lambda: all(queue.load == 14 // processes for queue in queues))
     await agents.work(210)
-    counts = await agents.work(700)
+    counts = await agents.work(1400)
     for name, share in weights.items():
-        assert counts[name] == pytest.approx(100 * share, rel=0.05), counts
+        assert counts[name] == pytest.approx(200 * share, rel=0.05), counts
 
 
 @pytest.mark.nightly

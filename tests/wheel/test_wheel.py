@@ -150,9 +150,9 @@ def test_a_worker_that_it_makes_passes_its_own_check(gymq: Run) -> None:
 
 def test_the_first_environment_of_the_readme_is_rolled_out(gymq: Run, tmp_path: Path) -> None:
     for block in blocks_of(ROOT / "README.md"):
-        if block.purpose in ("my_env.py", "rows.jsonl"):
+        if block.purpose in ("capitals.py", "rows.jsonl"):
             (tmp_path / block.purpose).write_text(block.text)
-    shown = gymq("collect", "--resources", "my_env.py", "--rows", "rows.jsonl", "--output", "out.jsonl", "--json")
+    shown = gymq("collect", "--resources", "capitals.py", "--rows", "rows.jsonl", "--output", "out.jsonl", "--json")
     assert json.loads(shown.stdout)["done"] == 2
     assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 2
 

@@ -22,7 +22,7 @@ from gymq.bridge.web.run_index import SORTS, Order, RunIndexes
 from gymq.bridge.web.run_list import RUN_SORTS, RunList
 from gymq.bridge.web.run_views import RunViews
 from gymq.bridge.web.site import HEADERS, PAGE, Site
-from gymq.bus import Bus, BusError
+from gymq.bus import Bus, BusError, NoAnswer
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.bus.queue.steering import Retuning
 from gymq.bus.streams import TASKS
@@ -288,7 +288,7 @@ class WebRoutes:
                     return await handler(request)
                 except BusError as error:
                     is_away = bool(context.notice()) or context.bus is not bus or not context.has_bus.is_set()
-                    if not is_away:
+                    if not is_away and not isinstance(error, NoAnswer):  # a server that ends is noticed after that
                         raise
                     if request.method != "GET" or now() > give_up:
                         raise BridgeError(503, "no_server", context.notice() or str(error)) from None

@@ -9,8 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gymq.errors import GymqError
 
-class NotComparable(ValueError):
+
+class NotComparable(GymqError, ValueError):
     """The distribution cannot be computed exactly from what is known; one sentence."""
 
 
