@@ -99,7 +99,7 @@ class FairQueue(Generic[T]):
         return call
 
     def end(self, call: T, cost: float | None = None) -> None:
-        """Forget a call that had its turn, or that is no longer to have one.
+        """Forget a call that had its turn, or gave up waiting for it.
 
         Args:
             cost: of the call, above 0; None: unknown, or it had no turn.

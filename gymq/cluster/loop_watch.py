@@ -77,7 +77,7 @@ class LoopWatch:
 
     def _resumed(self) -> None:
         self._first_tick = self._task = None
-        with contextlib.suppress(OSError):  # nobody reads any more
+        with contextlib.suppress(OSError):  # The reader has left.
             self._reader.sendall(_RESUMED)
 
     def _on_tick(self, _signal: int, frame: FrameType | None) -> None:

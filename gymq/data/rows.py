@@ -158,7 +158,7 @@ def digest_of(row: Mapping[str, msgspec.Raw]) -> str:
     A row that is stored has the tools of its environment where the row that was submitted left them out.
     """
     fields: dict[str, Any] = {name: value for name, value in row.items() if name != ROW_NUMBER}
-    with suppress(msgspec.ValidationError):  # what is no object has no tools
+    with suppress(msgspec.ValidationError):  # A value of another type has no tools.
         params = msgspec.json.decode(fields.get(PARAMS, b"{}"), type=dict[str, msgspec.Raw])
         fields[PARAMS] = {name: value for name, value in params.items() if name != "tools"}
     return hashlib.sha256(msgspec.json.encode(fields, order="sorted")).hexdigest()

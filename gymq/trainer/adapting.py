@@ -52,5 +52,5 @@ def records_of(group: Group, groups: Sequence[Group]) -> list[list[Record]]:
         raise TrainerError(group.why_incomplete())
     log.warning("%s; what is missing is masked", group.why_incomplete())
     mean = fmean(sample.reward for sample in samples)
-    stand_in = [replace(samples[0].record(), mask=True, reward=mean)]
-    return records + [stand_in] * (group.num_samples - len(records))
+    substitute = [replace(samples[0].record(), mask=True, reward=mean)]
+    return records + [substitute] * (group.num_samples - len(records))

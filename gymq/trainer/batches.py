@@ -1,4 +1,4 @@
-"""Batches for a trainer that goes on while rollouts are made: which may begin, and which make up the next batch.
+"""Form batches for a trainer that trains while rollouts run: which may begin, and which make up the next batch.
 
 Time is counted in batches that were given out. Of groups that have begun and are not trained on yet there are never
 more than those of `ahead` + 1 batches. A batch takes the oldest that are complete, and waits for older ones if those
@@ -148,7 +148,7 @@ class Batches:
         self._replaced_in_a_row = 0
 
     async def formed(self) -> AsyncGenerator[TrainingBatch, None]:
-        """Yield batches. Whoever asks for the next one has trained on the one before.
+        """Yield batches. Asking for the next one says that the one before was trained on.
 
         Raises:
             TrainerError, RowError, BusError: as `run_rollouts` does.

@@ -259,9 +259,9 @@ class TrainingRun:
     def train_batches(
         self, rows: Iterable[Row], *, groups: int, num_samples: int, **options: Any
     ) -> AsyncGenerator[TrainingBatch, None]:
-        """Yield batches to train on; whoever asks for the next one has updated the policy with the one before.
+        """Yield batches to train on; asking for the next one says that the policy was updated with the one before.
 
-        The rollouts of the next batches are made meanwhile.
+        The rollouts of the next batches run meanwhile.
 
         Args:
             rows: examples; a list is gone through again and again, each time in another order. Each group gets its

@@ -1,4 +1,4 @@
-"""Batches of a training that goes on while rollouts are made."""
+"""Batches are formed while the trainer trains."""
 
 import asyncio
 import json

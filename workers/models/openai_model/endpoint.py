@@ -280,7 +280,7 @@ class Endpoint:
         return _decode(body)
 
     def _mended(self, body: bytes) -> Any:
-        """Return the value in JSON that is off: half surrogates and bytes that are no text become U+FFFD.
+        """Return the value in JSON that is off: half surrogates and bytes that are not UTF-8 become U+FFFD.
 
         Raises:
             ValueError, RecursionError: it is not JSON.
