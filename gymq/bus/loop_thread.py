@@ -129,7 +129,7 @@ class _Reader(Generic[T]):
         self._lock = asyncio.Lock()
 
     async def next(self) -> T | None:
-        """Return the next item; None: there are no more."""
+        """Return the next item; None at the end."""
         async with self._lock:
             return await anext(self._source, None)
 

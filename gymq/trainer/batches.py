@@ -182,7 +182,7 @@ class Batches:
                 place.group = asyncio.create_task(self._fill(place))
 
     def _take(self) -> tuple[int, Row] | None:
-        """Return the next row, or the best of the next candidates, with its position; None: there are no more."""
+        """Return the next row, or the best of the next candidates, with its position; None at the end."""
         part, parts = self._options.share
         ours = ((index, row) for index, row in self._coming if index % parts == part)
         candidates = list(islice(ours, self._options.candidates))

@@ -153,8 +153,8 @@ function gist(view) {
 
 // The words of a judge on each criterion, where a verdict has both; null where it has not.
 function reasonsOf({ criteria: met, reasons } = {}) {
-  const told = Object.entries(reasons ?? {});
-  return told.length && criteria(met) && told.every(([name, words]) => name in met && typeof words === "string") ? reasons : null;
+  const given = Object.entries(reasons ?? {});
+  return given.length && criteria(met) && given.every(([name, words]) => name in met && typeof words === "string") ? reasons : null;
 }
 
 // Criteria by name, each met or not, or each with its number, as a list; null if a value is something else.
