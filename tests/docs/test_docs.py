@@ -15,8 +15,9 @@ DOCUMENTS = [
     ROOT / "workers" / "agents" / "program_agent" / "README.md",
 ]
 WITH_CODE = [document for document in DOCUMENTS if any(block.purpose for block in blocks_of(document))]
-LONG = {ROOT / "docs" / f"{name}.md" for name in ("adoption", "bridge", "integrations", "migration", "trainers", "tutorial")} | {
-    ROOT / "workers" / "agents" / "program_agent" / "README.md"
+LONG = {
+    *(ROOT / "docs" / f"{name}.md" for name in ("adoption", "bridge", "migration", "integrations", "trainers", "tutorial")),
+    ROOT / "workers" / "agents" / "program_agent" / "README.md",
 }
 
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
