@@ -54,6 +54,8 @@ class _Message(msgspec.Struct):
     content: str | None = None
     refusal: str | None = None
     annotations: Any = None
+    reasoning_content: Any = None
+    reasoning: Any = None  # another name for it
     function_call: None = None  # an older form of calls
     tool_calls: list[_ToolCall] | None = None
 
@@ -80,57 +82,70 @@ class _Usage(msgspec.Struct):
 
 
 class _Completion(msgspec.Struct):
-    choices: list[dict[str, Any]]
+    choices: list[_Choice]
     created: float
     usage: _Usage | None = None
 
 
-class _WholeCompletion(_Completion):
-    choices: list[_Choice]  # type: ignore[assignment]
-
-
 def readable_completion(completion: dict[str, Any]) -> dict[str, Any]:
-    """Return a chat completion itself, or mended if it does not fit the schema."""
+    """Return a chat completion that was checked: itself, or mended if it does not fit the schema.
+
+    Raises:
+        InvalidReply: it cannot be mended.
+    """
+    return _readable(completion)[0]
+
+
+def _readable(completion: dict[str, Any]) -> tuple[dict[str, Any], _Completion]:
+    if not isinstance(completion, dict):
+        raise InvalidReply("", f"expected a chat completion, got {type(completion).__name__}")
     try:
-        given = msgspec.convert(completion, _WholeCompletion)
+        given = msgspec.convert(completion, _Completion)
     except msgspec.ValidationError:
-        return mended_completion(completion)
-    is_known = all(choice.finish_reason in _FINISH_REASONS for choice in given.choices)
-    return completion if is_known else mended_completion(completion)
+        given = None
+    if given is None or any(choice.finish_reason not in _FINISH_REASONS for choice in given.choices):
+        completion = mended_completion(completion)
+        given = checked(completion, _Completion, InvalidReply)
+    if not given.choices:
+        raise InvalidReply("choices", "empty; expected one choice")
+    for index, choice in enumerate(given.choices):
+        if choice.finish_reason in _NO_REPLY:
+            reason = f"{choice.finish_reason!r}; this is a part of a reply"
+            raise InvalidReply(f"choices[{index}].finish_reason", reason)
+    return completion, given
 
 
-def chat_choice_to_items(
-    choice: Mapping[str, Any], *, split_reasoning: bool, token_ids: bool = False, reasoning: str = ""
-) -> list[Item]:
+def chat_choice_to_items(choice: Mapping[str, Any], *, split_reasoning: bool, token_ids: bool = False) -> list[Item]:
     """Return the output items of one choice: reasoning, message, function calls, in this order; at least one.
 
     Args:
         choice: an element of `choices` of a chat completion.
         split_reasoning: take complete think blocks out of the text and make them a reasoning item.
         token_ids: put the token fields of the choice's message, if it has any, on the last item.
-        reasoning: what is not in the text.
 
     Raises:
         InvalidReply: the choice does not fit the schema, or its token fields do not fit together.
     """
-    if choice.get("finish_reason") in _INCOMPLETE_REASONS:
-        choice = {"message": {}, **choice}  # as Gemini sends it where the limit came before the first word
     given = checked(choice, _Choice, InvalidReply)
-    if given.finish_reason in _NO_REPLY:
-        raise InvalidReply("finish_reason", f"{given.finish_reason!r}; this is a part of a reply")
-    message = given.message
-    try:
-        tokens = token_fields(choice["message"]) if token_ids else None
-    except InvalidRequest as fault:
-        raise InvalidReply(f"message.{fault.path}", fault.reason) from None
-    if tokens is not None:
-        _check_lengths(tokens)
+    return _items(given.message, choice["message"], split_reasoning=split_reasoning, token_ids=token_ids)
 
+
+def _items(
+    message: _Message, sent: Mapping[str, Any], *, split_reasoning: bool, token_ids: bool, reasoning: Any = None
+) -> list[Item]:
+    """Return the output items of a message, as `chat_choice_to_items`.
+
+    Args:
+        sent: the same message unchecked, for its token fields.
+        reasoning: what is not in the text; other values than text are the endpoint's own, and left out.
+    """
+    tokens = check_tokens(sent) if token_ids else None
     text = message.content or ""
     calls = message.tool_calls or []
     items: list[Item] = []
     thoughts, text = split_think_blocks(text) if split_reasoning else ([], text)
-    thoughts = [reasoning, *thoughts] if reasoning else thoughts
+    if reasoning and isinstance(reasoning, str):
+        thoughts.insert(0, reasoning)
     if thoughts:
         items.append(reasoning_item(thoughts))
     parts: list[Item] = []
@@ -160,13 +175,12 @@ def chat_choice_to_items(
 
 
 def chat_to_response(
-    completion: Mapping[str, Any],
+    completion: dict[str, Any],
     params: Mapping[str, Any],
     *,
     model: str,
     split_reasoning: bool,
     token_ids: bool = False,
-    reasoning: str = "",
 ) -> Item:
     """Return the first choice of a chat completion as a Responses object.
 
@@ -176,22 +190,22 @@ def chat_to_response(
         completion: the provider's chat completion.
         params: the create parameters that were answered; their settings are repeated in the result.
         model: the name of the model worker.
-        split_reasoning, token_ids, reasoning: see `chat_choice_to_items`.
+        split_reasoning, token_ids: see `chat_choice_to_items`.
 
     Raises:
         InvalidReply: the completion does not fit the schema.
     """
-    given = checked(completion, _Completion, InvalidReply)
-    if not given.choices:
-        raise InvalidReply("choices", "empty; expected one choice")
-    choice = given.choices[0]
+    completion, given = _readable(completion)
+    choice, sent = given.choices[0], completion["choices"][0]["message"]
+    message = choice.message
+    reasoning = message.reasoning_content or message.reasoning
     try:
-        items = chat_choice_to_items(choice, split_reasoning=split_reasoning, token_ids=token_ids, reasoning=reasoning)
+        items = _items(message, sent, split_reasoning=split_reasoning, token_ids=token_ids, reasoning=reasoning)
     except InvalidReply as fault:
         raise fault.within("choices[0]") from None
     output = calls_of_custom_tools(items, params.get("tools") or ())
 
-    reason = _INCOMPLETE_REASONS.get(choice.get("finish_reason") or "")
+    reason = _INCOMPLETE_REASONS.get(choice.finish_reason or "")
     response: Item = {
         "id": new_id("resp"),
         "object": "response",
@@ -220,7 +234,18 @@ def _citations(annotations: Any) -> list[Item]:
     ]
 
 
-def _check_lengths(tokens: Mapping[str, Any]) -> None:
+def check_tokens(message: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Check the token fields of a choice's message and return them; None if it has none.
+
+    Raises:
+        InvalidReply: they do not fit together.
+    """
+    try:
+        tokens = token_fields(message)
+    except InvalidRequest as fault:
+        raise InvalidReply(f"message.{fault.path}", fault.reason) from None
+    if tokens is None:
+        return None
     generated, log_probs = tokens[GENERATION_FIELD], tokens[LOG_PROB_FIELD]
     if len(generated) != len(log_probs):
         reason = f"{len(log_probs)} log probs for {len(generated)} generated tokens"
@@ -228,6 +253,7 @@ def _check_lengths(tokens: Mapping[str, Any]) -> None:
     # A NaN or an infinity makes the sum one, which is far cheaper than a check of each value.
     if not isfinite(sum(log_probs)):
         raise InvalidReply(f"message.{LOG_PROB_FIELD}", "not finite; such a sample cannot be trained on")
+    return tokens
 
 
 def split_think_blocks(text: str) -> tuple[list[str], str]:

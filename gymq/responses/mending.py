@@ -14,6 +14,7 @@ from gymq.responses.errors import warn_once
 from gymq.responses.items import Item, new_id
 
 _FINISH_REASONS = {"max_tokens": "length", "function_call": "tool_calls", "safety": "content_filter"}
+_ENDED_BY_ENGINE = frozenset({"length", "content_filter"})
 
 
 def mended_completion(completion: Mapping[str, Any]) -> dict[str, Any]:
@@ -63,10 +64,11 @@ def _choice(choice: Any) -> Any:
         return choice
     reason = choice.get("finish_reason")
     reason = reason.lower() if isinstance(reason, str) else None
-    mended = {**choice, "finish_reason": _FINISH_REASONS.get(reason or "", reason)}
-    if isinstance(message := choice.get("message"), dict):
-        mended["message"] = _message(message)
-    return mended
+    reason = _FINISH_REASONS.get(reason or "", reason)
+    message = choice.get("message")
+    if message is None and reason in _ENDED_BY_ENGINE:
+        message = {}  # as Gemini sends it where the limit came before the first word
+    return {**choice, "finish_reason": reason, "message": _message(message) if isinstance(message, dict) else message}
 
 
 def _message(message: Mapping[str, Any]) -> Item:

@@ -210,14 +210,10 @@ def test_calls_without_ids_get_their_own(call_id: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("body", "path"),
     [
-        (completion({"content": "a"}, usage={"prompt_tokens": 1}), "usage"),
-        (
-            completion({"content": "a"}, usage={**USAGE, "prompt_tokens_details": {"cached_tokens": "2"}}),
-            "usage.prompt_tokens_details.cached_tokens",
-        ),
         ({**completion({}), "choices": []}, "choices"),
+        ({**completion({}), "choices": [{"message": "a"}]}, "choices[0].message"),
         ({**completion({}), "choices": [{"message": {"content": 7}}]}, "choices[0].message.content"),
-        ({"error": {"message": "busy"}}, ""),
+        ({"error": {"message": "busy"}}, "choices"),
         ("busy", ""),
     ],
 )
@@ -226,6 +222,19 @@ def test_a_completion_that_does_not_fit_is_a_bad_reply(body: Any, path: str) -> 
         to_response(body)
 
     assert caught.value.path == path
+
+
+@pytest.mark.parametrize(
+    ("usage", "input_tokens"),
+    [
+        ({"prompt_tokens": 1}, None),
+        ({**USAGE, "prompt_tokens_details": {"cached_tokens": "2"}}, 7),
+    ],
+)
+def test_usage_that_does_not_fit_costs_only_itself(usage: dict[str, Any], input_tokens: int | None) -> None:
+    counted = to_response(completion({"content": "a"}, usage=usage))["usage"]
+
+    assert (counted and counted["input_tokens"]) == input_tokens
 
 
 def test_openai_accepts_what_we_make() -> None:

@@ -22,7 +22,6 @@ from gymq.responses import (
     validate_params,
 )
 from gymq.responses.arguments import with_sent_arguments
-from gymq.responses.from_chat import readable_completion
 from gymq.responses.reply import readable_response
 from gymq.responses.tokens import OPTIONAL_TOKEN_FIELDS
 
@@ -168,9 +167,7 @@ class OpenAIModel(EndpointModel):
         return checked
 
     def _chat_reply(self, completion: dict[str, Any], params: dict[str, Any]) -> dict[str, Any]:
-        completion = readable_completion(completion)
-        name, reasoning = self.options.openai_model, _reasoning_of(completion)
-        return chat_to_response(completion, params, model=name, split_reasoning=False, reasoning=reasoning)
+        return chat_to_response(completion, params, model=self.options.openai_model, split_reasoning=False)
 
     def _responses_reply(self, answer: dict[str, Any], params: dict[str, Any]) -> dict[str, Any]:
         status = answer.get("status", "completed")
@@ -183,13 +180,3 @@ class OpenAIModel(EndpointModel):
         choice = {"finish_reason": "length", "message": {"content": None}}
         completion = {"created": int(time.time()), "choices": [choice]}
         return chat_to_response(completion, params, model=self.options.openai_model, split_reasoning=False)
-
-
-def _reasoning_of(completion: dict[str, Any]) -> str:
-    """Return the reasoning that the endpoint gives in a field of its own; empty without."""
-    try:
-        message = completion["choices"][0]["message"]
-        reasoning = message.get("reasoning_content") or message.get("reasoning")
-    except (LookupError, TypeError, AttributeError):
-        return ""  # the conversion reports the error
-    return reasoning if isinstance(reasoning, str) else ""

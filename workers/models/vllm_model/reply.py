@@ -6,34 +6,13 @@ import time
 from typing import Any
 
 from gymq.errors import GymqError
-from gymq.responses import InvalidReply, chat_choice_to_items
+from gymq.responses import InvalidReply
 
 _EMPTY_REPLY_ID = "chtcmpl-123"  # spelt as NeMo Gym spells it
 
 
 class UnexpectedReasoning(GymqError, ValueError):
     """The engine separates reasoning although the worker is configured otherwise."""
-
-
-def check_completion(completion: dict[str, Any], *, token_ids: bool = False) -> None:
-    """Check that a chat completion has a choice that can be read.
-
-    Args:
-        token_ids: check the token members of the first message too.
-
-    Raises:
-        InvalidReply: with the path of the first member that does not fit.
-    """
-    choices = completion.get("choices")
-    if not isinstance(choices, list) or not choices:
-        raise InvalidReply("choices", "expected a list with one choice")
-    for index, choice in enumerate(choices):
-        if not isinstance(choice, dict):
-            raise InvalidReply(f"choices[{index}]", f"expected an object, got {type(choice).__name__}")
-        try:
-            chat_choice_to_items(choice, split_reasoning=False, token_ids=token_ids and index == 0)
-        except InvalidReply as fault:
-            raise fault.within(f"choices[{index}]") from None
 
 
 def put_reasoning_into_text(completion: dict[str, Any], *, uses_reasoning_parser: bool) -> None:

@@ -29,7 +29,7 @@ from gymq.workers.models.vllm_model.prepare import (
     responses_body,
     tokenize_body,
 )
-from gymq.workers.models.vllm_model.reply import check_completion, empty_completion, put_reasoning_into_text
+from gymq.workers.models.vllm_model.reply import empty_completion, put_reasoning_into_text
 from gymq.workers.models.vllm_model.sampled_tokens import read_tokenized, read_tokens, warn_of_other_prompt
 
 import gymq
@@ -43,7 +43,7 @@ from gymq.responses import (
     validate_params,
 )
 from gymq.responses.errors import warn_once
-from gymq.responses.from_chat import readable_completion
+from gymq.responses.from_chat import check_tokens, readable_completion
 from gymq.responses.reply import readable_response
 
 AnswerOf = Callable[[dict[str, Any]], dict[str, Any]]  # from a chat completion to the answer in the caller's dialect
@@ -194,7 +194,6 @@ class VLLMModel(EndpointModel):
             except ContextOverflow:
                 return answer_of(empty_completion(options.model, "length"))
             completion = readable_completion(completion)
-            check_completion(completion)
             put_reasoning_into_text(completion, uses_reasoning_parser=options.uses_reasoning_parser)
             if sampler is not None:
                 tokens = read_tokens(completion)
@@ -209,7 +208,7 @@ class VLLMModel(EndpointModel):
                         "start it with --logprobs-mode processed_logprobs"
                     )
                 tokens.put_on(completion)
-                check_completion(completion, token_ids=True)
+                check_tokens(completion["choices"][0]["message"])
             return answer_of(completion)
 
         return await self._backend.ask(_affinity(request), request.timeout_s, exchange)
