@@ -11,6 +11,7 @@ from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import unquote
 
 import msgspec
 
@@ -33,6 +34,7 @@ _KEY_FORM = re.compile(
     r"|AKIA[0-9A-Z]{16}|AIza[\w-]{30,}+|eyJ[\w-]{16,}+\.[\w.-]++)"
 )
 """What providers' keys look like: they begin with a name of their own, and so do JSON web tokens."""
+_PASSWORD = re.compile(r"://[^\s/:@]*+:([^\s/@]++)@")  # of a URL
 
 _MIN_CHARS = 8  # hiding what is shorter would make other texts unreadable
 _CREDENTIAL = re.compile(r"[^\s\"\\]{16,}")
@@ -67,6 +69,13 @@ def hide(secret: str) -> None:
     """Have `redact` replace this text too, in this process from now on. Texts of fewer than 8 characters stay."""
     if len(secret) >= _MIN_CHARS:
         _hidden.add(secret)
+
+
+def hide_passwords(text: str) -> None:
+    """Hide the passwords of the URLs in a text, as they are there and as a program decodes them."""
+    for password in _PASSWORD.findall(text):
+        hide(password)
+        hide(unquote(password))
 
 
 @contextmanager

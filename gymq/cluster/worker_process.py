@@ -20,7 +20,6 @@ import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -52,7 +51,7 @@ from gymq.processes import KillableProcesses, memory
 from gymq.protocol import subjects
 from gymq.protocol.instances import PROFILES_VARIABLE, Instance
 from gymq.protocol.messages import MAX_TEXT_CHARS
-from gymq.redaction import hide, hide_options, redact
+from gymq.redaction import hide_options, hide_passwords, redact
 from gymq.resources import Resources
 
 log = logging.getLogger("gymq.cluster.worker_process")
@@ -333,8 +332,8 @@ async def run(spec: ProcessSpec, parent: socket.socket, refused: Mapping[str, st
 def _hide_secrets(spec: ProcessSpec) -> None:
     for instance in spec.instances:
         hide_options(instance.options)
-    for url in spec.url.split(","):
-        hide(urlsplit(url).password or "")
+    for text in (spec.url, *os.environ.values()):  # those of proxies and of registries of packages are in the latter
+        hide_passwords(text)
 
 
 def raise_open_files() -> None:

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 from gymq.errors import GymqError
 from gymq.processes import parent_death
+from gymq.redaction import redact
 
 T = TypeVar("T")
 
@@ -110,4 +111,4 @@ def install(
     if process.returncode != 0:
         lines = said.strip().splitlines()[-_LAST_LINES:]
         errors = [line for line in lines if not line.lower().startswith(_WARNINGS)] or lines
-        raise InstallFailed(f"`{shown}` failed: {' '.join(' '.join(errors).split())}")
+        raise InstallFailed(redact(f"`{shown}` failed: {' '.join(' '.join(errors).split())}"))

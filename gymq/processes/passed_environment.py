@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from gymq.redaction import names_secret
+
 _NAMES = frozenset(
     (
         *("PATH", "HOME", "USER", "LOGNAME", "SHELL", "TERM", "NO_COLOR", "LANG", "LANGUAGE", "TZ"),
         *("TMPDIR", "TEMP", "TMP", "VIRTUAL_ENV", "CONDA_PREFIX", "LD_LIBRARY_PATH", "LD_PRELOAD"),
-        *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"),
+        *("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS"),
         *("HTTP_PROXY", "HTTPS_PROXY", "FTP_PROXY", "ALL_PROXY", "NO_PROXY"),
         *("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy"),
         *("GYMQ_NATS_CA", "GYMQ_NATS_CERT", "GYMQ_NATS_KEY"),
@@ -34,6 +36,9 @@ _BEGINNINGS_OF_MODELS = (
     *("GPU_", "VLLM_", "LMCACHE_", "FLASHINFER_", "HF_", "TRANSFORMERS_", "TOKENIZERS_", "SAFETENSORS_"),
     *("TORCH", "PYTORCH_", "TRITON_", "TPU_", "XLA_", "JAX_"),
 )
+# Agents install coding agents that are named, and then need what reaches the registries of packages from here. Their
+# programs get none of it. npm reads its settings in any case.
+_BEGINNINGS_OF_INSTALLERS = ("npm_config_", "pip_", "uv_")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 # Passwords of the bus: a process reads its own from a pipe.
 _NEVER = frozenset({"GYMQ_AUTH", "GYMQ_NATS"})
@@ -67,8 +72,18 @@ def passed(role: str, present: Mapping[str, str], asked: Iterable[str] = ()) -> 
     if role == "model":
         names, beginnings = names | _NAMES_OF_MODELS, beginnings + _BEGINNINGS_OF_MODELS
     given = {name: value for name, value in present.items() if name in names or name.startswith(beginnings)}
+    if role == "agent":
+        given |= _installer_settings(present)
     for name in asked:
         if name not in present:
             raise LookupError(f"pass_env names {name}, which is not set here; set it, or leave it out")
         given[name] = present[name]
     return given
+
+
+def _installer_settings(present: Mapping[str, str]) -> dict[str, str]:
+    return {
+        name: value
+        for name, value in present.items()
+        if name.lower().startswith(_BEGINNINGS_OF_INSTALLERS) and not names_secret(name)
+    }

@@ -151,4 +151,4 @@ async def engine_output(*command: str, failure: str = "", wall_s: float = COMMAN
 
 def engine_environment() -> dict[str, str]:
     """Return the environment of an engine's command: nothing of it is for the programs in a container."""
-    return passed("agent", os.environ)
+    return passed("resources", os.environ)

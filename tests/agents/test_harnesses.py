@@ -210,6 +210,15 @@ async def test_a_package_that_cannot_be_had_costs_a_sentence(npm: Callable[[str]
     assert not folders()
 
 
+async def test_the_error_of_an_installer_names_the_cure_and_no_password(npm: Callable[[str], None]) -> None:
+    npm("echo 'npm error SELF_SIGNED_CERT_IN_CHAIN at https://me:pa55w0rd@packages/npm' >&2; exit 1")
+    with pytest.raises(
+        gymq.OptionsError, match=r"IN_CHAIN at https://\*\*\*@packages/npm; .*NODE_EXTRA_CA_CERTS"
+    ) as caught:
+        await install("codex")
+    assert "pa55w0rd" not in str(caught.value)
+
+
 async def test_packages_of_python_that_cannot_be_had_cost_a_sentence(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pydantic
@@ -41,7 +42,10 @@ GIVEN = {
     "HOME": "/home/me",
     "LC_ALL": "C.UTF-8",
     "https_proxy": "http://proxy",
+    "NO_PROXY": "localhost",
     "SSL_CERT_FILE": "/ca.pem",
+    "REQUESTS_CA_BUNDLE": "/ca.pem",
+    "NODE_EXTRA_CA_CERTS": "/ca.pem",
     "PYTHONPATH": "/x",
     "OTEL_TRACES_EXPORTER": "otlp",
 }
@@ -57,11 +61,30 @@ SECRET = {
     "GYMQ_MODEL_API_KEY": "m",
     "HF_TOKEN": "hf",
 }
+INSTALLERS = {
+    "npm_config_cafile": "/ca.pem",
+    "NPM_CONFIG_REGISTRY": "https://packages/npm",
+    "PIP_INDEX_URL": "https://packages/pypi",
+    "PIP_CERT": "/ca.pem",
+    "UV_INDEX_URL": "https://packages/pypi",
+    "UV_NATIVE_TLS": "1",
+}
+SECRETS_OF_INSTALLERS = {
+    "npm_config__auth": "bWU6c2VjcmV0",
+    "npm_config_//packages/:_authToken": "npm_1",
+    "UV_INDEX_MINE_PASSWORD": "p",
+    "UV_PUBLISH_TOKEN": "pypi-1",
+}
 
 
 @pytest.mark.parametrize("role", ["agent", "resources", "services"])
 def test_no_worker_is_given_the_keys_of_a_person(role: str):
     assert passed(role, GIVEN | SECRET | {"CUDA_VISIBLE_DEVICES": "0"}) == GIVEN
+
+
+@pytest.mark.parametrize(("role", "given"), [("agent", INSTALLERS), ("resources", {}), ("model", {}), ("services", {})])
+def test_agents_which_install_harnesses_are_given_the_settings_of_npm_and_pip(role: str, given: dict[str, str]):
+    assert passed(role, GIVEN | SECRETS_OF_INSTALLERS | INSTALLERS) == GIVEN | given
 
 
 def test_models_are_given_what_engines_need():
@@ -104,6 +127,24 @@ async def test_a_process_has_what_is_named_and_shows_its_memory_to_nobody(shared
     assert asking["environment"]["ASKED_FOR"] == "yes"
     if sys.platform == "linux":
         assert plain["dumpable"] == asking["dumpable"] == 0
+
+
+async def test_the_password_of_a_proxy_is_in_no_log(shared_url, tmp_path, monkeypatch):
+    monkeypatch.setenv("HTTPS_PROXY", "http://me:pa55%40word@proxy:3128")
+    code = 'import logging, os\nlogging.getLogger("x").warning("%s; pa55@word; me", os.environ["HTTPS_PROXY"])'
+    (tmp_path / "told.py").write_text(
+        WORKER.replace("async def start(self):\n", f"async def start(self):\n{indented(code)}")
+    )
+    found = instance(tmp_path, "plain")
+    told = Instance(found.name, "resources", f"{tmp_path / 'told.py'}:Telling", found.options)
+    async with Cluster([told], folder=tmp_path / "cluster", url=shared_url, services=False):
+        pass
+    log = (tmp_path / "cluster" / "logs" / "resources.log").read_text()
+    assert "http://***@proxy:3128; ***; me" in log
+
+
+def indented(code: str) -> str:
+    return textwrap.indent(f"{code}\n", " " * 8)
 
 
 async def test_a_variable_that_is_asked_for_and_not_there_is_a_sentence(shared_url, tmp_path, monkeypatch):

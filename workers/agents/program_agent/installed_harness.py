@@ -25,6 +25,10 @@ INSIDE = "/opt/gymq-harness"
 
 NODE = "22.23.3"  # of Node.js, which comes with each: images of tasks have none, or an old one
 INSTALL_S = 1500.0  # a busy machine takes long to unpack and to compile
+_SETTINGS = (
+    "HTTPS_PROXY, NODE_EXTRA_CA_CERTS, npm_config_* and PIP_* are taken from where gymq was started, passwords of "
+    "registries from ~/.npmrc and pip.conf; `pass_env` passes any other variable"
+)
 _MACHINES = {"x86_64": "x64", "aarch64": "arm64"}
 
 
@@ -102,7 +106,9 @@ async def install(name: HarnessName) -> InstalledHarness:
     if not folder.is_dir():
         try:
             await installer.in_thread(_install, name, harness, folder.absolute())
-        except (installer.InstallFailed, portable_python.NoPortablePython) as error:
+        except installer.InstallFailed as error:
+            raise gymq.OptionsError(f"harness: {name}: {error}; {_SETTINGS}") from None
+        except portable_python.NoPortablePython as error:
             raise gymq.OptionsError(f"harness: {name}: {error}") from None
     return InstalledHarness(harness, folder)
 
