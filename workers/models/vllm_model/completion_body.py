@@ -32,6 +32,9 @@ class _Choice(msgspec.Struct):
     stop_reason: Any = UNSET
     matched_stop: Any = UNSET  # as SGLang calls it
     token_ids: Any = UNSET
+    response_token_ids: Any = UNSET
+    prompt_token_ids: Any = UNSET
+    meta_info: Any = UNSET
     routed_experts: Any = UNSET
 
 
@@ -47,6 +50,8 @@ class _Completion(msgspec.Struct):
     system_fingerprint: Any = UNSET
     prompt_token_ids: Any = UNSET
     kv_transfer_params: Any = UNSET
+    nvext: Any = UNSET
+    sglext: Any = UNSET
 
 
 _decode = msgspec.json.Decoder(_Completion).decode

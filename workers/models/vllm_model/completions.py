@@ -73,17 +73,13 @@ def as_chat_completion(answer: dict[str, Any]) -> dict[str, Any]:
     choices = answer.get("choices")
     if not isinstance(choices, list) or not choices:
         raise InvalidReply("choices", "expected a list with one choice")
-    completion = {**answer, "object": "chat.completion", "choices": [_choice(*pair) for pair in enumerate(choices)]}
-    prompt_ids = choices[0].get("prompt_token_ids")
-    if prompt_ids is not None:
-        completion.setdefault("prompt_token_ids", prompt_ids)
-    return completion
+    return {**answer, "object": "chat.completion", "choices": [_choice(*pair) for pair in enumerate(choices)]}
 
 
 def _choice(index: int, choice: Any) -> Item:
     if not isinstance(choice, dict) or not isinstance(choice.get("text"), str):
         raise InvalidReply(f"choices[{index}].text", "expected text")
-    changed = {name: value for name, value in choice.items() if name not in ("text", "logprobs", "prompt_token_ids")}
+    changed = {name: value for name, value in choice.items() if name not in ("text", "logprobs")}
     changed["message"] = {"role": "assistant", "content": choice["text"]}
     if VERSIONS_FIELD in changed:
         changed["message"][VERSIONS_FIELD] = changed.pop(VERSIONS_FIELD)

@@ -3,7 +3,7 @@
 Engines have three ways of saying it:
 
 * the three token members on the message;
-* `prompt_token_ids` of the reply and `token_ids` of the choice, beside the list of log probs;
+* ids in one of several places, beside the list of log probs or with log probs of their own (`token_places`);
 * that list alone, whose entries are named `token_id:<n>`; the prompt's ids then come from `/tokenize`.
 
 A reply may use several, which must agree: training on ids that are not those that were sampled goes wrong unseen.
@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+from gymq.workers.models.vllm_model import token_places
 from gymq.workers.models.vllm_model.completion_body import LogProbs
 
 from gymq.protocol.tokens import pack_fields
@@ -23,6 +24,7 @@ from gymq.responses import InvalidReply, InvalidRequest, token_fields
 from gymq.responses.errors import warn_once
 
 _ID_PREFIX = "token_id:"
+_LIST = "choices[0].logprobs.content"
 _LOG_PROB_TOLERANCE = 1e-6  # between two texts of the same float32
 
 _decode_ids = msgspec.json.Decoder(list[int]).decode
@@ -43,8 +45,7 @@ class SampledTokens:
         Raises:
             InvalidReply: one is no 32-bit integer, or not finite.
         """
-        choice = completion["choices"][0]
-        message = choice["message"]
+        message = completion["choices"][0]["message"]
         message["prompt_token_ids"] = self.prompt_token_ids
         message["generation_token_ids"] = self.generation_token_ids
         message["generation_log_probs"] = self.generation_log_probs
@@ -54,9 +55,7 @@ class SampledTokens:
             raise InvalidReply("choices[0].message", str(error).lstrip(".")) from None
         if self.routed_experts is not None:
             message["routed_experts"] = self.routed_experts
-        for holder, name in ((choice, "logprobs"), (choice, "token_ids"), (completion, "prompt_token_ids")):
-            holder.pop(name, None)
-        choice.pop("routed_experts", None)
+        token_places.clear(completion)
 
 
 def read_tokens(completion: dict[str, Any]) -> SampledTokens:
@@ -68,39 +67,35 @@ def read_tokens(completion: dict[str, Any]) -> SampledTokens:
     choice = completion["choices"][0]
     message = choice["message"]
     bundle = _bundle(message)
-    prompt, generated = _inline(completion, choice)
-    log_probs, named_ids = _log_prob_list(choice)
-    where = "choices[0].logprobs.content"
-    if log_probs is None and bundle is None:
-        raise InvalidReply(where, "missing, so there are no log probs of the sampled tokens")
+    prompts, sampled = token_places.prompt_ids(completion), token_places.sampled_ids(completion)
+    log_probs = token_places.log_probs(completion)
+    # An engine's own log probs are one for each token; parsers of Dynamo's server may take entries out of the list.
+    if not log_probs or bundle is not None:
+        listed, named = _log_prob_list(choice)
+        log_probs |= {_LIST: listed} if listed is not None else {}
+        sampled |= {_LIST: named} if named is not None else {}
+    if not log_probs and bundle is None:
+        raise InvalidReply(_LIST, "missing, so there are no log probs of the sampled tokens")
 
     routed = choice.get("routed_experts") if message.get("routed_experts") is None else message["routed_experts"]
     if bundle is not None:
-        found = SampledTokens(*bundle, routed)
-        source = "the token fields of the message"
-    elif generated is not None and log_probs is not None:
-        found = SampledTokens(prompt, generated, log_probs, routed)
-        source = "prompt_token_ids and token_ids"
-    elif named_ids is not None and log_probs is not None:
-        return SampledTokens(None, named_ids, log_probs, routed)
+        source, found = "the token fields of the message", SampledTokens(*bundle, routed)
+    elif sampled:
+        source, ids = next(iter(sampled.items()))
+        found = SampledTokens(next(iter(prompts.values()), None), ids, next(iter(log_probs.values())), routed)
     else:
-        raise InvalidReply(where, f"the tokens are not named {_ID_PREFIX}<n>, and there are no token ids elsewhere")
+        raise InvalidReply(_LIST, f"the tokens are not named {_ID_PREFIX}<n>, and there are no token ids elsewhere")
 
     if len(found.generation_token_ids) != len(found.generation_log_probs):
         numbers = f"{len(found.generation_log_probs)} log probs for {len(found.generation_token_ids)} sampled tokens"
         raise InvalidReply("choices[0]", f"{source}: {numbers}")
-    if prompt is not None and prompt != found.prompt_token_ids:
-        raise InvalidReply("prompt_token_ids", f"differ from {source}")
-    if generated is not None and generated != found.generation_token_ids:
-        raise InvalidReply("choices[0].token_ids", f"differ from {source}")
-    if named_ids is not None and named_ids != found.generation_token_ids:
-        raise InvalidReply(where, f"the ids differ from {source}")
-    if (
-        log_probs is not None
-        and log_probs is not found.generation_log_probs
-        and not _agree(log_probs, found.generation_log_probs)
-    ):
-        raise InvalidReply(where, f"the log probs differ from {source}")
+    for others, known in ((prompts, found.prompt_token_ids), (sampled, found.generation_token_ids)):
+        for where, other in others.items():
+            if other != known:
+                raise InvalidReply(where, f"the ids differ from {source}")
+    for where, values in log_probs.items():
+        if values is not found.generation_log_probs and not _agree(values, found.generation_log_probs):
+            raise InvalidReply(where, f"the log probs differ from {source}")
     return found
 
 
@@ -110,10 +105,10 @@ def read_tokenized(answer: dict[str, Any]) -> list[int]:
     Raises:
         InvalidReply: there are none.
     """
-    ids = _ids(answer.get("tokens"), "tokens")
-    if ids is None:
-        raise InvalidReply("tokens", "missing in the reply of /tokenize")
-    return ids
+    try:
+        return msgspec.convert(answer.get("tokens"), list[int], strict=False)
+    except msgspec.ValidationError:
+        raise InvalidReply("tokens", "expected a list of token ids in the reply of /tokenize") from None
 
 
 def warn_of_other_prompt(completion: dict[str, Any], num_tokens: int) -> None:
@@ -140,24 +135,14 @@ def _bundle(message: dict[str, Any]) -> tuple[list[int], list[int], list[float]]
     return fields["prompt_token_ids"], fields["generation_token_ids"], fields["generation_log_probs"]
 
 
-def _inline(completion: dict[str, Any], choice: dict[str, Any]) -> tuple[list[int] | None, list[int] | None]:
-    prompt = _ids(completion.get("prompt_token_ids"), "prompt_token_ids")
-    generated = _ids(choice.get("token_ids"), "choices[0].token_ids")
-    if (prompt is None) != (generated is None):
-        missing = "prompt_token_ids" if prompt is None else "choices[0].token_ids"
-        raise InvalidReply(missing, "missing; the ids of the prompt and of the reply come together")
-    return prompt, generated
-
-
 def _log_prob_list(choice: dict[str, Any]) -> tuple[list[float] | None, list[int] | None]:
     """Return the log probs of a choice, and the ids that its tokens are named by; None for what it does not have."""
-    where = "choices[0].logprobs.content"
     holder = choice.get("logprobs")
     if isinstance(holder, LogProbs):
         if holder.content is None:
             return None, None
         log_probs, names = [entry.logprob for entry in holder.content], [entry.token for entry in holder.content]
-        return log_probs, _named_ids(names, where)
+        return log_probs, _named_ids(names)
     entries = holder.get("content") if isinstance(holder, dict) else holder
     if entries is None:
         return None, None
@@ -165,11 +150,11 @@ def _log_prob_list(choice: dict[str, Any]) -> tuple[list[float] | None, list[int
         log_probs = [float(entry["logprob"]) for entry in entries]
         names = [entry["token"] for entry in entries]
     except (LookupError, TypeError, ValueError):
-        raise InvalidReply(where, "expected a list of objects with `token` and `logprob`") from None
-    return log_probs, _named_ids(names, where)
+        raise InvalidReply(_LIST, "expected a list of objects with `token` and `logprob`") from None
+    return log_probs, _named_ids(names)
 
 
-def _named_ids(names: list[Any], where: str) -> list[int] | None:
+def _named_ids(names: list[Any]) -> list[int] | None:
     """Return the ids that tokens are named by; None if they have other names."""
     try:
         text = ",".join(names)
@@ -181,19 +166,10 @@ def _named_ids(names: list[Any], where: str) -> list[int] | None:
         try:
             return _decode_ids(f"[{text.replace(_ID_PREFIX, '')}]")
         except msgspec.DecodeError:
-            raise InvalidReply(where, "expected a list of token ids") from None
+            raise InvalidReply(_LIST, "expected a list of token ids") from None
     if _ID_PREFIX in text:
-        raise InvalidReply(where, f"some tokens are named {_ID_PREFIX}<n> and some are not")
+        raise InvalidReply(_LIST, f"some tokens are named {_ID_PREFIX}<n> and some are not")
     return None
-
-
-def _ids(value: Any, path: str) -> list[int] | None:
-    if value is None:
-        return None
-    try:
-        return msgspec.convert(value, list[int], strict=False)
-    except msgspec.ValidationError:
-        raise InvalidReply(path, "expected a list of token ids") from None
 
 
 def _agree(left: list[float], right: list[float]) -> bool:
