@@ -1,9 +1,10 @@
 """python -m benchmarks.staleness: what a limit on staleness costs a training whose rollouts differ in length.
 
 Half of the tasks take 1 model call, half 12, of `simulated_model`; each batch is followed by an update of so many
-seconds and a push. `train_batches` keeps the limit by what may begin; the last line has none. Prints rollouts a second,
-also next to no limit, how far behind they were, model calls thrown away, and whether the lengths of the rollouts that
-were trained on are those of the ones that were drawn (Kolmogorov-Smirnov).
+seconds and a push. `train_batches` keeps the limit by what may begin. Each limit is measured between two trainings
+without one. Prints rollouts a second, also next to the mean of these two, how far behind rollouts were, how many were
+thrown away or repeated, and whether the lengths of those that were trained on are those of the ones that were drawn
+(Kolmogorov-Smirnov).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import argparse
 import asyncio
 import json
 import random
+import statistics
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +26,7 @@ from scipy.stats import ks_2samp  # type: ignore[import-untyped,unused-ignore]
 import gymq
 from benchmarks.scale.watched import watched
 from gymq.protocol.instances import Instance
+from gymq.protocol.messages import VerifiedRollout
 from gymq.trainer import TrainingRun
 
 CALLS = (1, 12)
@@ -55,6 +58,7 @@ class Course:
     rollouts_per_s: float = 0.0
     trained: list[int] = field(default_factory=list)  # calls of each rollout that was measured
     lags: list[int] = field(default_factory=list)
+    num_wasted: int = 0  # rollouts that failed or began again
 
 
 def instances(latency_s: float) -> list[Instance]:
@@ -103,6 +107,8 @@ async def train(url: str, run: str, limit: int | None, num_batches: int, update_
             started = time.perf_counter()
     course.rollouts_per_s = len(course.trained) / (time.perf_counter() - started)
     await batches.aclose()
+    async for outcome in training.stored():
+        course.num_wasted += outcome.attempt > 0 or not isinstance(outcome, VerifiedRollout)
     await training.cancel()
     await training.close()
     return course
@@ -110,20 +116,25 @@ async def train(url: str, run: str, limit: int | None, num_batches: int, update_
 
 async def compare(limits: list[int], num_batches: int, latency_s: float, update_s: float) -> None:
     async with watched(instances(latency_s)) as cluster:
-        free = await train(cluster.cluster.url, "free", None, num_batches, update_s)
-        report("no limit", free, free)
+        url = cluster.cluster.url
+        before = await train(url, "free-0", None, num_batches, update_s)
+        report("no limit", before, [before])
         for limit in limits:
-            course = await train(cluster.cluster.url, f"limit-{limit}", limit, num_batches, update_s)
-            report(f"at most {limit} behind", course, free)
+            course = await train(url, f"limit-{limit}", limit, num_batches, update_s)
+            after = await train(url, f"free-{limit}", None, num_batches, update_s)
+            report(f"at most {limit} behind", course, [before, after])
+            before = after
 
 
-def report(name: str, course: Course, free: Course) -> None:
+def report(name: str, course: Course, free: list[Course]) -> None:
+    share = course.rollouts_per_s / statistics.fmean(one.rollouts_per_s for one in free)
     long = sum(calls == max(CALLS) for calls in course.trained) / len(course.trained)
     groups = course.trained[::SAMPLES]
     drawn = list(CALLS) * (len(groups) // 2)
     print(
-        f"{name}: {course.rollouts_per_s:.1f} rollouts/s, {course.rollouts_per_s / free.rollouts_per_s:.2f} of no "
-        f"limit, {max(course.lags)} behind at most, {long:.0%} long, p = {ks_2samp(groups, drawn).pvalue:.2f}",
+        f"{name}: {course.rollouts_per_s:.1f} rollouts/s, {share:.2f} of no "
+        f"limit, {max(course.lags)} behind at most, {course.num_wasted} wasted, {long:.0%} long, "
+        f"p = {ks_2samp(groups, drawn).pvalue:.2f}",
         flush=True,
     )
 

@@ -86,7 +86,8 @@ def collect(
             Without a value: `urgent`.
         timeout: seconds a rollout may take.
         max_staleness: maximum number of policy updates (`gymq weights push`) between the first reply of a rollout and
-            its end; a rollout that exceeds it is started over.
+            its end; a rollout that exceeds it is started over, up to four times in all. This favours short rollouts:
+            a task that takes longer than so many updates has no result.
         pass_threshold: smallest reward that counts as a pass in the printed pass@k.
         max_failures: stop when more rollouts fail than this number, or this share of all, such as `5%`. Default: stop
             when the first 32 fail for one reason, or any 32 in a row because the configuration is wrong.

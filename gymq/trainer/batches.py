@@ -1,102 +1,33 @@
 """Form batches for a trainer that trains while rollouts run: which may begin, and which make up the next batch.
 
-Time is counted in batches that were given out. Of groups that have begun and are not trained on yet there are never
+Time is counted in batches that were given out. Of groups that were submitted and are not trained on yet there are never
 more than those of `ahead` + 1 batches. A batch takes the oldest that are complete, and waits for older ones if those
 that it leaves would not all fit into the batches until `max_staleness` batches after they began. So no rollout is
-thrown away for its length. Source: section 5.1 of "AReaL", arXiv:2505.24298.
+thrown away for its length. A group begins when an agent takes the first of its rollouts: while it waits in the queue,
+the policy that it will begin with is not yet known to be old. Source: section 5.1 of "AReaL", arXiv:2505.24298.
 """
 
 from __future__ import annotations
 
 import asyncio
 import itertools
+import logging
+import math
 import random
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Literal, Protocol
 
 from gymq.data.rows import TASK_INDEX
+from gymq.trainer.batch_options import BatchOptions
 from gymq.trainer.evaluating import Evaluations
-from gymq.trainer.groups import Batch, Group, OnFailedGroup, Row, TrainerError
+from gymq.trainer.groups import Batch, Group, Row, TrainerError
 from gymq.trainer.training_batch import TrainingBatch
 
+log = logging.getLogger("gymq.trainer")
+
 REPLACED_IN_A_ROW = 16  # times the groups of a batch, before it is an error
-
-
-class Known(Protocol):
-    """What is known of rows: `gymq.trainer.sampling.Difficulties`."""
-
-    def add(self, group: Group) -> None: ...
-
-    def most_informative(self, examples: Iterable[Row], count: int) -> list[Row]: ...
-
-
-@dataclass(frozen=True)
-class BatchOptions:
-    """How batches are made.
-
-    Attributes:
-        groups: of a batch.
-        num_samples: rollouts of a group.
-        ahead: batches whose rollouts are under way while another is trained on; 0: none, so all data are on-policy.
-        max_staleness: batches after its own start that a group is trained on at the latest, at least `ahead`; None:
-            `ahead`.
-        on_stale: `train` on tokens that are further behind all the same, with their versions, or `mask` them; there
-            are some only if the trainer went back or weights are pushed more often than once a batch.
-        on_failed_group: of a group that lacks samples: `refill` starts as many more as failed, and then a group of
-            another row in its place; `mask` trains on what there is; `raise` makes it an error.
-        varied: give groups whose samples all have the same reward no place; those of other rows take it.
-        known: counts all groups, and chooses of each `candidates` rows the one whose rewards vary most.
-        candidates: rows that one is chosen from.
-        seed: of the order of a list of rows in each epoch; None: as they are.
-        epochs: how often a list of rows is gone through; None: without an end.
-        evaluate_every: batches from one evaluation to the next, which runs beside the training; None: there are none.
-        evaluation_rows: rows of an evaluation.
-        evaluation_samples: rollouts of each of them.
-        share: which part of the rows is for this process, for example (0, 2) for the first of two.
-        state: of the batch after which to go on; None: from the start.
-        rollouts: further options of `run_rollouts`.
-    """
-
-    groups: int
-    num_samples: int
-    ahead: int = 1
-    max_staleness: int | None = None
-    on_stale: Literal["train", "mask"] = "train"
-    on_failed_group: OnFailedGroup = "refill"
-    varied: bool = False
-    known: Known | None = None
-    candidates: int = 1
-    seed: int | None = 0
-    epochs: int | None = None
-    evaluate_every: int | None = None
-    evaluation_rows: Sequence[Row] = ()
-    evaluation_samples: int = 1
-    share: tuple[int, int] = (0, 1)
-    state: dict[str, Any] | None = None
-    rollouts: dict[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, **options: Any) -> BatchOptions:
-        """Return the options of which those that are not of batches are of `run_rollouts`."""
-        ours = {one.name: options.pop(one.name) for one in fields(cls) if one.name in options}
-        return cls(**ours, rollouts=options)
-
-    def __post_init__(self) -> None:
-        if self.groups < 1 or self.num_samples < 1 or self.candidates < 1:
-            raise TrainerError("groups, num_samples and candidates must be at least 1")
-        if self.ahead < 0 or (self.max_staleness is not None and self.max_staleness < self.ahead):
-            raise TrainerError(
-                f"ahead={self.ahead}, max_staleness={self.max_staleness}: what is made that far ahead is that old"
-            )
-        if self.evaluate_every is not None and (self.evaluate_every < 1 or not self.evaluation_rows):
-            raise TrainerError("evaluate_every must be at least 1, and needs `evaluation_rows`")
-        if self.candidates > 1 and self.known is None:
-            raise TrainerError("candidates: nothing is known to choose by; give `known=Difficulties()` too")
-        if not 0 <= self.share[0] < self.share[1]:
-            raise TrainerError(f"share={self.share}: expected a part and how many there are, such as (0, 2)")
 
 
 @dataclass(eq=False)
@@ -104,19 +35,44 @@ class _Place:
     """A place in a later batch.
 
     Attributes:
-        begun: batches that were given out when it began.
+        begun: batches that were trained on when it began, or fewer.
         index: of its row.
-        group: None if there were no more rows.
+        group: None if there were no more rows, or too little is left of a group that was cut.
+        rollouts: of the group.
     """
 
     begun: int
     index: int
     row: Row
     group: asyncio.Task[Group | None] | None = None
+    rollouts: Batch | None = None
+    is_cut: bool = False
 
     @property
     def is_filled(self) -> bool:
         return self.group is not None and self.group.done()
+
+    @property
+    def num_tokens(self) -> int:
+        group = _result(self)
+        return 0 if group is None else group.num_sampled_tokens
+
+    def cut(self) -> None:
+        """Cancel the rollouts that are under way."""
+        self.is_cut = True
+        if self.rollouts is not None:
+            self.rollouts.cut()
+
+
+@dataclass
+class _Counts:
+    """Groups that went no usual way, since the last batch."""
+
+    failed_groups: int = 0
+    without_variance: int = 0
+    stale_groups: int = 0
+    cut_groups: int = 0
+    dropped_tokens: int = 0
 
 
 class Batches:
@@ -128,15 +84,17 @@ class Batches:
         options: BatchOptions,
         run_rollouts: Callable[..., Batch],
         updates_since: Callable[[], Awaitable[Callable[[str], int]]],
+        not_begun: Callable[[], Awaitable[set[int]]],
         evaluations: Evaluations | None,
     ) -> None:
         self._evaluations = evaluations
         self._run_rollouts = run_rollouts
         self._updates_since = updates_since
+        self._not_begun = not_begun
         self._options = options
-        self._max_staleness = options.ahead if options.max_staleness is None else options.max_staleness
         state = options.state or {"step": 0, "next": 0, "waiting": []}
         self._step = int(state["step"])  # batches that were given out
+        self._trained = self._step  # batches that were trained on
         self._next = int(state["next"])  # position in the rows
         self._coming = enumerate(_in_order(rows, options.seed, options.epochs))
         waiting: dict[int, int] = dict(state["waiting"])
@@ -144,7 +102,10 @@ class Batches:
         if len(passed) < len(waiting):
             raise TrainerError("state: it was saved with more rows than there are; give the same rows as before")
         self._places = [_Place(waiting[index], index, passed[index]) for index in waiting]
-        self._num_failed = self._num_without_variance = 0  # groups, since the last batch
+        self._given_up: list[_Place] = []
+        self._groups_of_batch = options.groups  # that the next ones are expected to have
+        self._counts = _Counts()
+        self._has_discarded = False
         self._replaced_in_a_row = 0
 
     async def formed(self) -> AsyncGenerator[TrainingBatch, None]:
@@ -156,10 +117,14 @@ class Batches:
         try:
             while True:
                 asked = time.monotonic()
+                self._trained = self._step
+                await self._note_begun()
                 self._begin()
                 if self._evaluations is not None:
                     self._evaluations.begin(self._step)
-                chosen = await self._wait_for_batch()
+                while (chosen := await self._wait_for_batch()) and (stale := await self._stale(chosen)):
+                    self._discard(stale)
+                    self._begin()
                 if not chosen:
                     return
                 self._places = [place for place in self._places if place not in chosen]
@@ -168,15 +133,25 @@ class Batches:
         finally:
             if self._evaluations is not None:
                 await self._evaluations.stop()
-            waited_for = [place.group for place in self._places if place.group is not None]
+            places = [*self._places, *self._given_up]
+            waited_for = [place.group for place in places if place.group is not None]
             for group in waited_for:
                 group.cancel()
             await asyncio.gather(*waited_for, return_exceptions=True)
 
+    async def _note_begun(self) -> None:
+        """Note which groups still wait in the queue, and discard those that began too long ago."""
+        waiting = await self._not_begun()
+        for place in self._places:
+            if place.index in waiting:
+                place.begun = self._trained
+        if self._options.on_stale == "discard":
+            self._discard([place for place in self._places if self._step - place.begun > self._options.num_behind])
+
     def _begin(self) -> None:
         """Begin as many groups as may be under way."""
-        while len(self._places) < (self._options.ahead + 1) * self._options.groups and (found := self._take()):
-            self._places.append(_Place(self._step, *found))
+        while len(self._places) < (self._options.ahead + 1) * self._groups_of_batch and (found := self._take()):
+            self._places.append(_Place(self._trained, *found))
         for place in self._places:
             if place.group is None:
                 place.group = asyncio.create_task(self._fill(place))
@@ -194,26 +169,75 @@ class Batches:
         (best,) = self._options.known.most_informative([row for _, row in candidates], 1)
         return next((index, row) for index, row in candidates if row is best)
 
+    async def _stale(self, chosen: Sequence[_Place]) -> list[_Place]:
+        """Return the groups that are to be discarded, by the versions that their samples have."""
+        if self._options.on_stale != "discard":
+            return []
+        behind = await self._updates_since()
+        return [
+            place
+            for place in chosen
+            for group in [_result(place)]
+            if group is not None and group.num_behind(behind) > self._options.num_behind
+        ]
+
+    def _discard(self, stale: Sequence[_Place]) -> None:
+        """Throw groups away, and cancel what is under way of them."""
+        if stale and not self._has_discarded:
+            log.warning(
+                "on_stale='discard': %d groups took longer than %d updates and are thrown away, so the policy is "
+                "trained on short rollouts more often than on long ones; 'train' and 'mask' wait for them",
+                len(stale),
+                self._options.num_behind,
+            )
+        self._has_discarded |= bool(stale)
+        self._counts.stale_groups += len(stale)
+        self._places = [place for place in self._places if place not in stale]
+        self._given_up = [place for place in self._given_up if not place.is_filled]
+        for place in stale:
+            if place.is_filled:
+                self._counts.dropped_tokens += place.num_tokens
+            else:
+                place.cut()
+                self._given_up.append(place)
+
     async def _fill(self, place: _Place) -> Group | None:
         """Return a group that can be trained on, of other rows if that of the place gives none."""
-        options = self._options
-        settings = {**options.rollouts, "num_samples": options.num_samples, "on_failed_group": options.on_failed_group}
         while True:
-            example = {**place.row, TASK_INDEX: place.index}
-            (group,) = [one async for one in self._run_rollouts([example], **settings)]
-            if options.known is not None:
-                options.known.add(group)
+            group = await self._roll_out(place)
+            if self._options.known is not None:
+                self._options.known.add(group)
+            if place.is_cut:
+                return group if len(group.samples) > 1 else None
             if not self._is_replaced(group):
                 return group
+            self._counts.dropped_tokens += group.num_sampled_tokens
             if (found := self._take()) is None:
                 return None
-            place.index, place.row = found
+            place.begun, (place.index, place.row) = self._trained, found
+
+    async def _roll_out(self, place: _Place) -> Group:
+        """Return the group of a place; one that does not vary may have its first samples only."""
+        options = self._options
+        example = {**place.row, TASK_INDEX: place.index}
+        settings = {**options.rollouts, "on_failed_group": options.on_failed_group}
+        if options.first is not None:
+            # A surplus is cut for good, and the rest of the group with it.
+            place.rollouts = self._run_rollouts(
+                [example], **settings | {"num_samples": options.first, "num_surplus": 0}
+            )
+            (group,) = [one async for one in place.rollouts]
+            if not group.is_varied or place.is_cut:
+                return group
+        place.rollouts = self._run_rollouts([example], **settings, num_samples=options.num_samples)
+        (group,) = [one async for one in place.rollouts]
+        return group
 
     def _is_replaced(self, group: Group) -> bool:
         """Count a group, and return whether another takes its place."""
         is_varied = group.is_varied
-        self._num_failed += not group.is_complete
-        self._num_without_variance += not is_varied
+        self._counts.failed_groups += not group.is_complete
+        self._counts.without_variance += not is_varied
         is_replaced = (self._options.varied and not is_varied) or (
             self._options.on_failed_group == "refill" and not group.is_complete
         )
@@ -223,42 +247,73 @@ class Batches:
             raise TrainerError(f"{self._replaced_in_a_row} groups in a row could not be trained on; the last: {why}")
         return is_replaced
 
-    async def _wait_for_batch(self) -> list[_Place]:
+    async def _wait_for_batch(self) -> Sequence[_Place]:
         """Wait for the groups of a batch, the oldest first, and for all that may not become older."""
         while True:
+            self._places.sort(key=lambda place: place.begun)
             filled = [place for place in self._places if place.is_filled]
             self._places = [place for place in self._places if place not in filled or _result(place) is not None]
             filled = [place for place in self._places if place.is_filled]
             missing = [place for place in self._places if not place.is_filled]
-            chosen = filled[: self._options.groups]
-            if not missing or (len(filled) >= self._options.groups and self._leaves_time(chosen)):
+            if not missing:
+                return self._enough(filled) or filled[: self._options.groups]
+            if chosen := self._enough(filled):
                 return chosen
+            if self._options.straggler_share < 1.0:
+                self._cut_stragglers(len(filled), missing)
             await asyncio.wait([place.group for place in missing if place.group], return_when=asyncio.FIRST_COMPLETED)
+
+    def _cut_stragglers(self, num_filled: int, missing: Sequence[_Place]) -> None:
+        """Cut what the next batch must wait for, if the share of it is complete that is waited for."""
+        if num_filled < self._options.straggler_share * self._options.groups:
+            return
+        for place in missing:
+            if self._step - place.begun >= self._options.num_behind and not place.is_cut:
+                place.cut()
+                self._counts.cut_groups += 1
+
+    def _enough(self, filled: Sequence[_Place]) -> Sequence[_Place]:
+        """Return the oldest groups that make up a batch, as few as the token budget needs; none: there are too few."""
+        budget = self._options.token_budget
+        chosen: list[_Place] = []
+        num_tokens = 0
+        for place in filled[: self._options.groups]:
+            chosen.append(place)
+            num_tokens += place.num_tokens if budget is not None else 0
+            is_full = len(chosen) == self._options.groups or (budget is not None and num_tokens >= budget)
+            if is_full and self._leaves_time(chosen):
+                return chosen
+        return []
 
     def _leaves_time(self, chosen: Sequence[_Place]) -> bool:
         """Return whether those that a batch leaves fit into the batches until they are too old."""
+        if self._options.on_stale == "discard":
+            return True
         num_left = 0
         for place in self._places:  # the oldest first
             num_left += place not in chosen
-            batches_left = max(0, self._max_staleness - (self._step - place.begun))
+            batches_left = max(0, self._options.num_behind - (self._step - place.begun))
             if num_left > batches_left * self._options.groups:
                 return False
         return True
 
     async def _batch(self, chosen: Sequence[_Place], wait_s: float) -> TrainingBatch:
+        if self._options.token_budget is not None:
+            num_tokens = max(1, sum(place.num_tokens for place in chosen))
+            by_tokens = math.ceil(self._options.token_budget * len(chosen) / num_tokens)
+            self._groups_of_batch = min(self._options.groups, by_tokens)
         collected = {
             "wait_s": wait_s,
-            "failed_groups": float(self._num_failed),
-            "without_variance": float(self._num_without_variance),
+            **{name: float(count) for name, count in vars(self._counts).items()},
             **({} if self._evaluations is None else self._evaluations.take()),
         }
-        self._num_failed = self._num_without_variance = 0
+        self._counts = _Counts()
         waiting = [[place.index, place.begun] for place in self._places]
         return TrainingBatch(
             groups=[group for place in chosen if (group := _result(place)) is not None],
             step=self._step - 1,
             state={"step": self._step, "next": self._next, "waiting": waiting},
-            max_staleness=self._max_staleness,
+            max_staleness=self._options.num_behind,
             mask_stale=self._options.on_stale == "mask",
             updates_since=await self._updates_since(),
             collected=collected,

@@ -143,6 +143,16 @@ class Group:
         kept, dropped = sum(kept for kept, _ in counts), sum(dropped for _, dropped in counts)
         return dropped / (kept + dropped) if dropped else 0.0
 
+    @property
+    def num_sampled_tokens(self) -> int:
+        """How many tokens were sampled in its samples, in all their sequences."""
+        return sum(sum(sample.num_sampled_tokens) for sample in self.samples)
+
+    def num_behind(self, updates_since: Callable[[str], int]) -> int:
+        """Return how many updates of the policy came since the first of its samples began."""
+        first = [sample.policy_versions[0] if sample.policy_versions else "" for sample in self.samples]
+        return max(map(updates_since, first), default=0)
+
     def why_incomplete(self) -> str:
         """Return the row, by its prompt, and why samples of it are missing, for messages."""
         reasons = "; ".join(sorted({failure.message for failure in self.failures})) or "it was cut"

@@ -31,8 +31,9 @@ from gymq.data.rows import MaterialisedRow
 from gymq.defaults import CONFIRM_S, MAX_TIMEOUT_S, MAX_VERSIONS, InFlight, WeightsMode
 from gymq.protocol import subjects
 from gymq.protocol.messages import Outcome, Steering, Task
-from gymq.protocol.subjects import RolloutId
-from gymq.trainer.batches import Batches, BatchOptions
+from gymq.protocol.subjects import RolloutId, TaskQueueName
+from gymq.trainer.batch_options import BatchOptions
+from gymq.trainer.batches import Batches
 from gymq.trainer.evaluating import Evaluations
 from gymq.trainer.groups import (
     Batch,
@@ -108,6 +109,8 @@ class TrainingRun:
         self._following = AsyncExitStack()
         # By task and rollout index, with the stream sequence of the failure to be replaced.
         self._queued: defaultdict[int, dict[int, int | None]] = defaultdict(dict)
+        # Of tasks in the queue: which queue, and the lowest stream sequence of their rollouts.
+        self._places: dict[int, tuple[TaskQueueName, int]] = {}
         self._pending: dict[int, PendingGroup] = {}
         self._served: set[str] = set()  # agents that were found running
         self._reading = asyncio.Semaphore(MOST_READ_AT_ONCE)
@@ -285,7 +288,7 @@ class TrainingRun:
                 num_samples=of_batches.evaluation_samples,
                 every=of_batches.evaluate_every,
             )
-        batches = Batches(rows, of_batches, self.run_rollouts, self.updates_since, evaluations)
+        batches = Batches(rows, of_batches, self.run_rollouts, self.updates_since, self.not_begun, evaluations)
 
         async def formed() -> AsyncGenerator[TrainingBatch, None]:
             async with AsyncExitStack() as stack:
@@ -392,10 +395,14 @@ class TrainingRun:
         )
         self._queued[row.task_index][row.rollout_index] = replaces
         try:
-            await self._queue.submit(task, urgent=settings.urgent)
+            sequence = await self._queue.submit(task, urgent=settings.urgent)
         except BaseException:
             self._dequeue(row.task_index, row.rollout_index)  # if it was stored all the same, a repeat does no harm
             raise
+        if row.task_index in self._queued:
+            queue = TaskQueueName("urgent" if settings.urgent else "tasks", self.run, row.agent)
+            _, lowest = self._places.get(row.task_index, (queue, sequence))
+            self._places[row.task_index] = queue, min(lowest, sequence)
 
     async def _check_served(self, agent: str) -> None:
         if agent in self._served:
@@ -418,6 +425,7 @@ class TrainingRun:
             self._queued[task_index].pop(rollout_index, None)
             if not self._queued[task_index]:
                 del self._queued[task_index]
+                self._places.pop(task_index, None)
 
     def _on_missed(self) -> None:
         for pending in self._pending.values():
@@ -437,6 +445,16 @@ class TrainingRun:
         """
         weights = await self._retry(lambda: newest(self._bus, self.model))
         return (lambda version: 0) if weights is None else updates_since(weights)
+
+    async def not_begun(self) -> set[int]:
+        """Return the indices of queued tasks of which no agent has taken a rollout.
+
+        Raises:
+            BusError: the queue cannot be read.
+        """
+        queues = {queue for queue, _ in self._places.values()}
+        taken = {queue: await self._retry(functools.partial(self._queue.last_taken, queue)) for queue in queues}
+        return {index for index, (queue, lowest) in self._places.items() if lowest > taken.get(queue, lowest)}
 
     # Steering ---------------------------------------------------------------------------------------------------------
 

@@ -103,9 +103,11 @@ class TrainingBatch:
         Returns:
             `reward` (mean), `rollouts`, `tokens` (sampled), `lag_mean` and `lag_max` (updates that sampled tokens are
             behind), `stale` (sequences with a token further behind than `max_staleness`), `masked_token_share`,
-            `truncated` (share of the sequences that the engine cut short), `without_variance` and `failed_groups`
-            (groups, those that others replaced too), `wait_s` (seconds that the batch was waited for), and, in the
-            first batch after an evaluation, `evaluation_reward` and `evaluation_step`.
+            `truncated` (share of the sequences that the engine cut short), `wait_s` (seconds that the batch was waited
+            for), of the time since the batch before `without_variance` and `failed_groups` (groups, those that others
+            replaced too), `stale_groups` (discarded), `cut_groups` (stragglers) and `dropped_tokens` (sampled ones of
+            groups that were replaced or discarded when they were complete), and, in the first batch after an
+            evaluation, `evaluation_reward` and `evaluation_step`.
         """
         lags = [lag for one in self.records for lag in one.lags]
         num_trained = sum(sum(one.is_trained) for one in self.records)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import Counter as Counts
 from collections.abc import Callable
 from typing import Any
 
@@ -117,6 +118,63 @@ async def test_groups_that_do_not_vary_are_replaced(
     assert batch.metrics["without_variance"] == 1
 
 
+async def test_a_group_that_does_not_vary_at_first_costs_no_more_rollouts_and_is_counted(
+    training: TrainingRun, world: World, alternating: Alternating
+) -> None:
+    rows = [world.row("say 0", agent="player", reward=0.0), world.row("say 1", agent="player", varies=True)]
+    known = Difficulties()
+    options: dict[str, Any] = {"varied": True, "first": 2, "known": known, "num_surplus": 2}
+    (batch,) = [
+        one
+        async for one in training.train_batches(rows, groups=1, num_samples=6, ahead=0, seed=None, epochs=1, **options)
+    ]
+    assert indices(batch) == [[1]]
+    assert len(batch.groups[0].samples) == 6
+    assert [known.of(row).num_rollouts for row in rows] == [2, 6]
+    assert asked(world).count("say 0") == 2
+
+
+@pytest.mark.parametrize("ahead", [0, 1])
+async def test_a_batch_has_as_many_groups_as_its_tokens_need(
+    training: TrainingRun, examples: Examples, ahead: int
+) -> None:
+    (group,) = [group async for group in training.run_rollouts(examples(1, first=1000), num_samples=2)]
+    batches = training.train_batches(
+        examples(16),
+        groups=4,
+        num_samples=2,
+        ahead=ahead,
+        seed=None,
+        epochs=1,
+        token_budget=2 * group.num_sampled_tokens,
+    )
+    found = [batch async for batch in batches]
+    sizes = [len(batch.groups) for batch in found]
+    assert sizes == [*[4] * (1 + ahead), *[2] * (6 - 2 * ahead)]
+    assert {batch.metrics["tokens"] for batch in found if len(batch.groups) == 2} == {2.0 * group.num_sampled_tokens}
+
+
+async def test_stragglers_of_a_batch_are_cut(training: TrainingRun, world: World) -> None:
+    num_asked: Counts[str] = Counts()
+    never = asyncio.Event()
+
+    async def turn(body: Body) -> Body:
+        prompt = body["messages"][-1]["content"]
+        num_asked[prompt] += 1
+        if prompt == "say 0" or (prompt == "say 1" and num_asked[prompt] == 3):
+            await never.wait()
+        return say("done")
+
+    world.engine.turn = turn
+    rows = [world.row(f"say {at}") for at in range(6)]
+    batches = training.train_batches(rows, groups=6, num_samples=3, ahead=0, seed=None, epochs=1, straggler_share=0.6)
+    (batch,) = [batch async for batch in batches]
+    assert indices(batch) == [[1, 2, 3, 4, 5]]
+    assert [len(group.samples) for group in batch.groups] == [2, 3, 3, 3, 3]
+    assert batch.metrics["cut_groups"] == 2
+    never.set()
+
+
 async def test_a_training_goes_on_after_its_state(world: World, run: str, examples: Examples, hold: Hold) -> None:
     options: dict[str, Any] = {"groups": 2, "num_samples": 2, "ahead": 2, "epochs": 2}
     long = hold("say 3")
@@ -182,6 +240,9 @@ async def test_a_batch_has_what_a_loss_needs(training: TrainingRun, examples: Ex
         "truncated": 0.0,
         "failed_groups": 0.0,
         "without_variance": 1.0,
+        "stale_groups": 0.0,
+        "cut_groups": 0.0,
+        "dropped_tokens": 0.0,
     }
 
 
@@ -246,6 +307,10 @@ async def test_batches_come_without_an_event_loop(world: World, run: str, exampl
         ({"groups": 0}, "at least 1"),
         ({"ahead": 2, "max_staleness": 1}, "is that old"),
         ({"candidates": 2}, "known=Difficulties"),
+        ({"on_stale": "drop"}, "expected 'train', 'mask' or 'discard'"),
+        ({"token_budget": 0}, "at least 1"),
+        ({"straggler_share": 0.0}, "more than 0"),
+        ({"first": 3, "varied": True, "num_samples": 2}, "is seen after 2 to 2 of them"),
         ({"evaluate_every": 2}, "needs `evaluation_rows`"),
         ({"share": (2, 2)}, "expected a part"),
         ({"state": {"step": 1, "next": 9, "waiting": [[7, 0]]}}, "give the same rows"),

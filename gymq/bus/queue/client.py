@@ -10,14 +10,14 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 from gymq.bus import Bus, BusError, Denied, Msg, blobs, streams
-from gymq.bus.jetstream import SERVER_FULL, STREAM_FULL, JetStreamError, Stored
+from gymq.bus.jetstream import CONSUMER_NOT_FOUND, SERVER_FULL, STREAM_FULL, JetStreamError, Stored
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.bus.queue.steering import steer
 from gymq.bus.queue.tasks import cancelled_outcome, read_task
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.messages import BadMessage, Cancellation, Run, Task
-from gymq.protocol.subjects import RolloutId
+from gymq.protocol.subjects import RolloutId, TaskQueueName
 
 SUBMIT_PATIENCE_S = 120.0  # while the server is away or full
 SERVER_PATIENCE_S = 300.0  # without an answer, before a reader gives up; what was stored is not lost
@@ -70,11 +70,14 @@ class QueueClient:
         with suppress(BadMessage):
             self._opened[run] = 0.0 if stored is None else _decode_run(stored.data).created_at
 
-    async def submit(self, task: Task, *, urgent: bool = False, patience_s: float = SUBMIT_PATIENCE_S) -> None:
+    async def submit(self, task: Task, *, urgent: bool = False, patience_s: float = SUBMIT_PATIENCE_S) -> int:
         """Put a task into the queue of its agent. A task that replaces another failure is another task.
 
         Args:
             patience_s: seconds to wait while the server is away or full.
+
+        Returns:
+            Its stream sequence; agents take the tasks of a queue in this order.
 
         Raises:
             BusError: not in the queue.
@@ -85,12 +88,28 @@ class QueueClient:
         headers = {"Nats-Msg-Id": f"{of}/{self._submitter}{self._opened.get(task.run, '')}-{task.replaces or 0}"}
         async with self._submitting:
             body = await blobs.fit(self._bus, encode(task), "task", of)
-            await self._js.publish_with_retry(subject, body, headers, patience_s=patience_s)
+            stored = await self._js.publish_with_retry(subject, body, headers, patience_s=patience_s)
         now = time.monotonic()
         if now - self._announced.get(subject, -ANNOUNCE_EVERY_S) >= ANNOUNCE_EVERY_S:
             self._announced[subject] = now
             with suppress(BusError):  # without it the queue is opened a second later
                 await self._bus.publish(subjects.submitted(task.run, task.agent), subject.encode())
+        return stored.seq
+
+    async def last_taken(self, queue: TaskQueueName) -> int:
+        """Return the highest stream sequence of the tasks that agents have taken from a queue; 0: of none.
+
+        Raises:
+            BusError: the server does not answer.
+        """
+        try:
+            info = await self._js.api(f"CONSUMER.INFO.{streams.TASKS}.{queue.consumer}")
+        except JetStreamError as error:
+            if error.code != CONSUMER_NOT_FOUND:
+                raise
+            return 0  # a queue that is empty is closed, and the next task opens it
+        taken: int = info["delivered"]["stream_seq"]
+        return taken
 
     async def queued(self, run: str) -> AsyncIterator[tuple[int, Task]]:
         """Yield the tasks of a run that are queued or in flight, with their stream sequences.

@@ -172,6 +172,7 @@ ROLES: tuple[Role, ...] = (
             *(*_CLIENT, *_large_bodies(TRAINER)),
             *(WEIGHTS, WEIGHTS_PARTS, _NEWEST_WEIGHTS, HOLD),
             f"$JS.API.STREAM.PURGE.{streams.WEIGHTS}",
+            f"$JS.API.CONSUMER.INFO.{streams.TASKS}.*",  # which rollouts have begun
         ),
         subscribe=(_inbox(TRAINER), DONE, CANCELLED, STEERING),
     ),
