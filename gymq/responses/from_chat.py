@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from math import isfinite
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
@@ -13,7 +13,7 @@ from gymq.responses.arguments import NO_ARGUMENTS
 from gymq.responses.custom_tools import calls_of_custom_tools
 from gymq.responses.errors import InvalidReply, InvalidRequest, checked
 from gymq.responses.items import Item, new_id, reasoning_item
-from gymq.responses.mending import mended_completion
+from gymq.responses.mending import MAX_COUNT, mended_completion
 from gymq.responses.schema import ChatFunction
 from gymq.responses.tokens import token_fields
 from gymq.responses.usage import usage_from_chat
@@ -65,25 +65,28 @@ class _Choice(msgspec.Struct):
     finish_reason: str | None = None
 
 
+_Count = Annotated[int, msgspec.Meta(ge=0, lt=MAX_COUNT)]
+
+
 class _PromptDetails(msgspec.Struct):
-    cached_tokens: int | None = None
+    cached_tokens: _Count | None = None
 
 
 class _CompletionDetails(msgspec.Struct):
-    reasoning_tokens: int | None = None
+    reasoning_tokens: _Count | None = None
 
 
 class _Usage(msgspec.Struct):
-    prompt_tokens: int
-    total_tokens: int
-    completion_tokens: int | None = None  # Gemini leaves it out where all tokens were reasoning
+    prompt_tokens: _Count
+    total_tokens: _Count
+    completion_tokens: _Count | None = None  # Gemini leaves it out where all tokens were reasoning
     prompt_tokens_details: _PromptDetails | None = None
     completion_tokens_details: _CompletionDetails | None = None
 
 
 class _Completion(msgspec.Struct):
     choices: list[_Choice]
-    created: float
+    created: Annotated[float, msgspec.Meta(ge=0, lt=MAX_COUNT)]
     usage: _Usage | None = None
 
 

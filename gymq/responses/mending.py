@@ -13,7 +13,11 @@ from typing import Any
 from gymq.responses.errors import warn_once
 from gymq.responses.items import Item, new_id
 
+MAX_COUNT = 1 << 53
+"""No number of tokens or seconds in a reply is as large; JSON readers disagree about larger ones."""
+
 _FINISH_REASONS = {"max_tokens": "length", "function_call": "tool_calls", "safety": "content_filter"}
+_TEXTS = ("text", "output_text")
 _ENDED_BY_ENGINE = frozenset({"length", "content_filter"})
 
 
@@ -38,6 +42,9 @@ def mended_response(response: Mapping[str, Any], params: Mapping[str, Any], mode
     """
     _warn("a Responses object")
     output = response.get("output")
+    details = response.get("incomplete_details")
+    if not (isinstance(details, dict) and details):
+        details = {"reason": details if isinstance(details, str) else "max_output_tokens"}
     parallel = response.get("parallel_tool_calls")
     if not isinstance(parallel, bool):
         parallel = params.get("parallel_tool_calls") is not False
@@ -47,6 +54,8 @@ def mended_response(response: Mapping[str, Any], params: Mapping[str, Any], mode
         "object": "response",
         "created_at": _number(response.get("created_at")) or 0,
         "model": _text(response.get("model")) or model,
+        "status": response.get("status") or "completed",
+        "incomplete_details": details if response.get("status") == "incomplete" else None,
         "output": [_item(item) for item in output] if isinstance(output, list) else output,
         "parallel_tool_calls": parallel,
         "tool_choice": params.get("tool_choice") or "auto",
@@ -73,30 +82,51 @@ def _choice(choice: Any) -> Any:
 
 def _message(message: Mapping[str, Any]) -> Item:
     mended = dict(message)
-    if isinstance(parts := message.get("content"), list):
-        mended["content"] = "".join(map(_said, parts)) or None
-        thoughts = "".join(_said(part, of="thinking") for part in parts)
-        if thoughts and not message.get("reasoning_content"):
-            mended["reasoning_content"] = thoughts
+    content = message.get("content")
+    if (thoughts := _thoughts(content)) and not message.get("reasoning_content"):
+        mended["reasoning_content"] = thoughts
+    mended["content"] = _words(content) or None
+    mended["refusal"] = _text(message.get("refusal"))
     calls = message.get("tool_calls") or []
     if isinstance(old := mended.pop("function_call", None), dict) and not calls:
         calls = [{"function": old}]
+    calls = [calls] if isinstance(calls, dict) else calls
     mended["tool_calls"] = [_call(call) for call in calls] if isinstance(calls, list) else calls
     return mended
 
 
-def _said(part: Any, *, of: str = "text") -> str:
-    """Return the text of a part of this type; a part's `thinking` may be a list of texts."""
-    if isinstance(part, str):
-        return part if of == "text" else ""
-    if not isinstance(part, dict) or part.get("type", "text") not in (of, f"output_{of}"):
-        return ""
-    said = part.get(of)
-    return "".join(map(_said, said)) if isinstance(said, list) else said if isinstance(said, str) else ""
+def _words(content: Any) -> str:
+    """Return the text of a message, which may be in parts, or parsed by a gateway because it is JSON."""
+    if isinstance(content, dict) and "text" not in content:
+        return json.dumps(content, ensure_ascii=False)
+    parts = content if isinstance(content, list) else [content]
+    return "".join(_text_in(part) for part in parts if _kind_of_part(part) in _TEXTS)
+
+
+def _thoughts(content: Any) -> str:
+    """Return the reasoning among the parts of a message."""
+    parts = content if isinstance(content, list) else ()
+    return "".join(_text_in(part.get("thinking")) for part in parts if _kind_of_part(part) == "thinking")
+
+
+def _kind_of_part(part: Any) -> Any:
+    return part.get("type", "text") if isinstance(part, dict) else "text"
+
+
+def _text_in(value: Any, deepest: int = 4) -> str:
+    """Return the text in a part, or in the list of its texts; empty without."""
+    match value:
+        case str():
+            return value
+        case list() if deepest:
+            return "".join(_text_in(one, deepest - 1) for one in value)
+        case {"text": text} if deepest:
+            return _text_in(text, deepest - 1)
+    return _text(value) or ""
 
 
 def _call(call: Any) -> Any:
-    if not isinstance(call, dict) or not isinstance(function := call.get("function"), dict):
+    if not isinstance(call, dict) or not isinstance(function := call.get("function", call), dict):
         return call
     named = {**function, "arguments": _arguments(function.get("arguments"))}
     return {**call, "id": _text(call.get("id")), "type": "function", "function": named}
@@ -105,14 +135,43 @@ def _call(call: Any) -> Any:
 def _item(item: Any) -> Any:
     if not isinstance(item, dict):
         return item
-    mended = {**item, **{name: _text(item[name]) for name in ("id", "call_id") if name in item}}
-    match item.get("type"):
+    mended = {name: value for name, value in item.items() if name != "status" or isinstance(value, str)}
+    mended |= {name: _text(item[name]) for name in ("id", "call_id") if name in item}
+    mended["type"] = kind = _kind(item)
+    match kind:
+        case "message":
+            mended["role"] = item.get("role") or "assistant"
+            mended["content"] = _parts(item.get("content"), "output_text")
         case "function_call":
             mended["call_id"] = mended.get("call_id") or mended.get("id") or new_id("call")
             mended["arguments"] = _arguments(item.get("arguments"))
-        case "reasoning" if not isinstance(item.get("summary"), list):
-            mended["summary"] = []
+        case "reasoning":
+            mended["summary"] = _parts(item.get("summary"), "summary_text")
+            mended["content"] = _parts(item.get("content"), "reasoning_text")
     return mended
+
+
+def _kind(item: Item) -> Any:
+    """Return the type of an item, which its other fields show where it is missing."""
+    kind = item.get("type")
+    if isinstance(kind, str):
+        return kind.lower()
+    if "summary" in item:
+        return "reasoning"
+    if "arguments" in item or "call_id" in item:
+        return "function_call"
+    return "message" if "role" in item or "content" in item else kind
+
+
+def _parts(content: Any, kind: str) -> list[Item]:
+    """Return the content of an item in parts of a type; refusals stay what they are."""
+    parts = content if isinstance(content, list) else [] if content is None else [content]
+    return [
+        part
+        if isinstance(part, dict) and part.get("type") == "refusal" and isinstance(part.get("refusal"), str)
+        else {**(part if isinstance(part, dict) else {}), "type": kind, "text": _text_in(part)}
+        for part in parts
+    ]
 
 
 def _arguments(arguments: Any) -> str:
@@ -122,16 +181,16 @@ def _arguments(arguments: Any) -> str:
 
 
 def _text(value: Any) -> str | None:
-    return str(value) if isinstance(value, str | int | float) else None
+    return str(value) if isinstance(value, str | int | float) and not isinstance(value, bool) else None
 
 
 def _number(value: Any) -> float | None:
-    """Return a number that may be written as text; None for anything else."""
+    """Return a count that may be written as text; None for anything else."""
     try:
         number = float(value) if isinstance(value, str | int | float) else math.nan
     except (ValueError, OverflowError):
         return None
-    return number if math.isfinite(number) else None
+    return number if 0 <= number < MAX_COUNT else None
 
 
 def _usage(usage: Any, prompt: str, reply: str) -> dict[str, Any] | None:

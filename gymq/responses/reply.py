@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from gymq.responses.errors import InvalidReply, InvalidRequest, checked
 from gymq.responses.items import Item, new_id
-from gymq.responses.mending import mended_response
+from gymq.responses.mending import MAX_COUNT, mended_response
 from gymq.responses.schema import check_items
+
+_Count = Annotated[int, msgspec.Meta(ge=0, lt=MAX_COUNT)]
+
+
+_ENDED = ("completed", "incomplete")  # in other states the rest may follow
 
 
 class _InputDetails(msgspec.Struct):
-    cached_tokens: int | None = None
+    cached_tokens: _Count | None = None
 
 
 class _OutputDetails(msgspec.Struct):
-    reasoning_tokens: int | None = None
+    reasoning_tokens: _Count | None = None
 
 
 class _Usage(msgspec.Struct):
-    input_tokens: int
-    output_tokens: int
-    total_tokens: int
+    input_tokens: _Count
+    output_tokens: _Count
+    total_tokens: _Count
     input_tokens_details: _InputDetails | None = None
     output_tokens_details: _OutputDetails | None = None
 
@@ -35,7 +40,7 @@ class _IncompleteDetails(msgspec.Struct):
 
 class _Response(msgspec.Struct):
     id: str
-    created_at: float
+    created_at: Annotated[float, msgspec.Meta(ge=0, lt=MAX_COUNT)]
     model: str
     object: Literal["response"]
     output: list[dict[str, Any]]
@@ -74,12 +79,17 @@ def readable_response(body: dict[str, Any], params: Mapping[str, Any], model: st
     Raises:
         InvalidReply: it cannot be mended.
     """
+    status = body.get("status") or "completed"
+    if status not in _ENDED:
+        raise InvalidReply("status", f"{status!r} instead of completed or incomplete")
+    fits = status == "completed" or body.get("incomplete_details")
     try:
-        return validate_response(body)
+        if fits:
+            return validate_response(body)
     except InvalidReply:
         if not body.get("output"):
             raise
-        return validate_response(mended_response(body, params, model))
+    return validate_response(mended_response(body, params, model))
 
 
 def cut_before_first_token(response: Mapping[str, Any]) -> dict[str, Any]:

@@ -111,6 +111,7 @@ class _Reasoning(msgspec.Struct):
     summary: list[_SummaryText]
     content: list[_ReasoningText] | None = None
     encrypted_content: str | None = None
+    id: str | None = None
 
 
 class _Opaque(msgspec.Struct):

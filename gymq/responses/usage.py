@@ -54,7 +54,7 @@ def usage_from_chat(usage: Mapping[str, Any] | None) -> dict[str, Any] | None:
     reasoning = usage.get("reasoning_tokens") if reasoning is None else reasoning
     prompt, output, total = usage["prompt_tokens"], usage.get("completion_tokens"), usage["total_tokens"]
     if output is None or total == prompt + output + (reasoning or 0):  # xAI counts reasoning apart from the output
-        output = total - prompt
+        output = max(0, total - prompt)
     return _usage(prompt, _first_alias(usage) if cached is None else cached, output, reasoning, total)
 
 

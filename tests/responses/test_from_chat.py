@@ -212,7 +212,7 @@ def test_calls_without_ids_get_their_own(call_id: dict[str, Any]) -> None:
     [
         ({**completion({}), "choices": []}, "choices"),
         ({**completion({}), "choices": [{"message": "a"}]}, "choices[0].message"),
-        ({**completion({}), "choices": [{"message": {"content": 7}}]}, "choices[0].message.content"),
+        ({**completion({}), "choices": [{"message": {"tool_calls": [7]}}]}, "choices[0].message.tool_calls[0]"),
         ({"error": {"message": "busy"}}, "choices"),
         ("busy", ""),
     ],

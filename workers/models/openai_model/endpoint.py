@@ -280,17 +280,17 @@ class Endpoint:
         return _decode(body)
 
     def _mended(self, body: bytes) -> Any:
-        """Return the value in JSON that is off: half surrogates and bytes that are not UTF-8 become U+FFFD.
+        """Return the value in JSON that is off: half surrogates and bytes that are not UTF-8 become U+FFFD, NaN null.
 
         Raises:
             ValueError, RecursionError: it is not JSON.
         """
         text = body.decode("utf-8-sig", errors="replace")
-        parsed = json.loads(text, strict=False, parse_constant=_refuse)
+        parsed = json.loads(text, strict=False, parse_constant=lambda _: None)
         whole = (
             json.dumps(parsed, ensure_ascii=False).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         )
-        warn_once(f"{self._host} sends JSON with half surrogates or bytes that are not UTF-8; they are read as U+FFFD")
+        warn_once(f"{self._host} sends JSON that is not quite: half surrogates, bytes that are not UTF-8, or NaN")
         return _decode(whole)
 
     def _nonsense(self, url: str, reason: str) -> gymq.RolloutError:
@@ -342,10 +342,6 @@ class Endpoint:
         """Return foreign text shortened to one line, without secrets."""
         text = " ".join(self.redacted(text).split())
         return text if len(text) <= MAX_EXCERPT else f"{text[:MAX_EXCERPT]}..."
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not JSON")
 
 
 def _reason_and_code(parsed: Any, text: str) -> tuple[str, str]:

@@ -147,7 +147,7 @@ class OpenAIModel(EndpointModel):
         path = "/chat/completions" if chat else "/responses"
         try:
             answer = await self._endpoint.post(path, body, timeout_s)
-            return self._chat_reply(answer, params) if chat else self._responses_reply(answer, params)
+            return self._chat_reply(answer, params) if chat else readable_response(answer, params, body["model"])
         except ContextOverflow:
             return self._cut_short(params)
         except InvalidReply as error:
@@ -168,12 +168,6 @@ class OpenAIModel(EndpointModel):
 
     def _chat_reply(self, completion: dict[str, Any], params: dict[str, Any]) -> dict[str, Any]:
         return chat_to_response(completion, params, model=self.options.openai_model, split_reasoning=False)
-
-    def _responses_reply(self, answer: dict[str, Any], params: dict[str, Any]) -> dict[str, Any]:
-        status = answer.get("status", "completed")
-        if status not in ("completed", "incomplete"):
-            raise InvalidReply("status", f"{status!r} instead of completed or incomplete")
-        return readable_response(answer, params, self.options.openai_model)
 
     def _cut_short(self, params: dict[str, Any]) -> dict[str, Any]:
         """Return an empty reply that says it is incomplete: the conversation has filled the model's context."""

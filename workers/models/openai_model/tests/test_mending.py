@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,8 +10,7 @@ from gymq.workers.models.openai_model.tests.conftest import Start, ask
 from gymq.workers.models.openai_model.tests.mock_server import Answer, MockServer, as_json
 from gymq.workers.models.openai_model.tests.replies import completion, response
 
-import gymq
-from gymq.responses import function_calls, output_text, validate_response
+from gymq.responses import function_calls, output_text
 from gymq.responses.items import reasoning_texts
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
@@ -101,50 +98,49 @@ async def test_half_a_character_costs_only_itself(
     assert output_text(await ask(await start(dialect=dialect))) == read
 
 
+@pytest.mark.parametrize(
+    ("item", "text"),
+    [
+        ({"role": "assistant", "content": "Hello"}, "Hello"),
+        ({"type": "MESSAGE", "content": ["Hel", {"text": "lo"}], "status": None}, "Hello"),
+        ({"type": "message", "content": [{"type": "text", "text": ["Hello"]}], "id": 5}, "Hello"),
+        ({"type": "message", "role": "assistant", "content": None}, ""),
+    ],
+)
+async def test_messages_of_responses_are_read(start: Start, server: MockServer, item: Any, text: str) -> None:
+    server.answers = [as_json({**response(), "output": [item]})]
+    assert output_text(await ask(await start())) == text
+
+
+async def test_items_show_their_type(start: Start, server: MockServer) -> None:
+    call = {"id": 7, "name": "add", "arguments": {"a": 1}}
+    server.answers = [as_json({**response(), "output": [{"summary": "hm"}, call]})]
+    thought, called = (await ask(await start()))["output"]
+    assert reasoning_texts(thought) == ["hm"]
+    assert (called["type"], called["call_id"], called["arguments"]) == ("function_call", "7", '{"a": 1}')
+
+
+@pytest.mark.parametrize("details", [None, "max_output_tokens", {}])
+async def test_a_response_that_is_cut_says_why(start: Start, server: MockServer, details: Any) -> None:
+    server.answers = [as_json({**response("Hel"), "status": "incomplete", "incomplete_details": details})]
+    assert (await ask(await start()))["incomplete_details"] == {"reason": "max_output_tokens"}
+
+
+@pytest.mark.parametrize(
+    ("content", "text"), [({"answer": 4}, '{"answer": 4}'), (4, "4"), ({"type": "text", "text": "4"}, "4")]
+)
+async def test_text_that_a_gateway_has_parsed_is_text(
+    start: Start, server: MockServer, content: Any, text: str
+) -> None:
+    server.answers = [as_json({**completion(None), **_with_content(content)})]
+    assert output_text(await ask(await start(dialect="chat"))) == text
+
+
+async def test_a_number_that_json_does_not_have_is_null(start: Start, server: MockServer) -> None:
+    body = json.dumps({**completion("Hello"), "created": float("nan")}).encode()
+    server.answers = [Answer(body)]
+    assert output_text(await ask(await start(dialect="chat"))) == "Hello"
+
+
 def _with_content(content: Any) -> dict[str, Any]:
     return {"choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": content}}]}
-
-
-VALUES = [None, "", "text", 0, -1, 2.5, True, [], [None], {}, {"type": "text"}, [{"type": "text", "text": "a"}], 10**30]
-
-
-def _places(value: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield all containers in a value with their keys."""
-    for key in value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ():
-        yield value, key
-        yield from _places(value[key])
-
-
-def _mutated(whole: dict[str, Any], dice: random.Random) -> dict[str, Any]:
-    changed: dict[str, Any] = json.loads(json.dumps(whole))
-    for _ in range(dice.randint(1, 3)):
-        holder, key = dice.choice(list(_places(changed)))
-        if isinstance(holder, dict) and dice.random() < 0.3:
-            del holder[key]
-        else:
-            holder[key] = json.loads(json.dumps(dice.choice(VALUES)))
-        if not changed:
-            break
-    return changed
-
-
-@DIALECTS
-@pytest.mark.parametrize("size", [200, pytest.param(5000, marks=pytest.mark.nightly)])
-async def test_any_reply_is_read_or_worth_another_attempt(
-    start: Start, server: MockServer, dialect: str, size: int, waits: list[float]
-) -> None:
-    """Nothing that a policy or its engine can put into a reply loses a rollout for good."""
-    dice = random.Random(34)
-    call = {"type": "function_call", "id": "c1", "call_id": "c1", "name": "add", "arguments": '{"a": 1}'}
-    whole = response("Hi", call) if dialect == "responses" else completion("Hi", tool_calls=[CALL])
-    worker = await start(dialect=dialect)
-    for _ in range(size):
-        changed = _mutated(whole, dice)
-        server.answers = [as_json(changed)]
-        try:
-            validate_response(await ask(worker))
-        except gymq.RolloutError as error:
-            lost = [] if error.retryable else [changed]
-        else:
-            lost = []
-        assert lost == []

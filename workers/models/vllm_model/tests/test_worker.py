@@ -7,7 +7,7 @@ import json
 from typing import Any
 
 import pytest
-from gymq.workers.models.openai_model.tests.mock_server import Answer, Asked, MockServer, as_json
+from gymq.workers.models.openai_model.tests.mock_server import Answer, Asked, MockServer, as_json, error
 from gymq.workers.models.openai_model.tests.replies import completion, response
 from gymq.workers.models.vllm_model.ring import Ring
 from gymq.workers.models.vllm_model.tests.conftest import KEY, Start, ask, ask_chat, failure
@@ -15,7 +15,7 @@ from gymq.workers.models.vllm_model.tests.conftest import KEY, Start, ask, ask_c
 import gymq
 from gymq.model import ModelMemory
 from gymq.protocol.tokens import pack
-from gymq.responses import errors
+from gymq.responses import errors, function_calls, output_text, overflowed
 from gymq.testing import function_call
 
 USER = {"role": "user", "content": "Hi"}
@@ -242,6 +242,77 @@ async def test_after_nothing_but_reasoning_the_engine_is_not_asked_again_if_so_c
     assert len(server.asked) == 1
 
 
+def with_call(**changed: Any) -> dict[str, Any]:
+    call = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": "{}"}}
+    return completion(None, finish_reason="tool_calls", tool_calls=[{**call, **changed}])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sent"), [('{"a": 1}', {"a": 1}), ("", {}), ('{"a": ', {"__unparsed_arguments__": '{"a": '})]
+)
+@pytest.mark.parametrize("native", [False, True])
+async def test_an_engine_gets_a_history_whose_arguments_are_objects(
+    start: Start, server: MockServer, native: bool, arguments: str, sent: dict[str, Any]
+) -> None:
+    server.answers = [as_json(response("2") if native else completion("2"))]
+    worker = await start(is_responses_native=native, uses_reasoning_parser=not native)
+    called = {"type": "function_call", "call_id": "call_1", "name": "add", "arguments": arguments}
+    await ask(worker, input=[USER, called, ADDED])
+    [asked] = server.asked
+    call = asked.body["input"][1] if native else asked.body["messages"][1]["tool_calls"][0]["function"]
+    assert json.loads(call["arguments"]) == sent
+
+
+async def test_a_refused_history_is_cut(start: Start, server: MockServer) -> None:
+    server.answers = [error("400 Bad Request", "unexpected role"), as_json(completion("3"))]
+    called = {"type": "function_call", "call_id": "call_1", "name": "add", "arguments": "{}"}
+    reply = await ask(await start(), input=[USER, called, ADDED])
+    assert overflowed(reply)
+    assert [len(asked.body["messages"]) for asked in server.asked] == [3, 1]
+
+
+@pytest.mark.parametrize(
+    ("changed", "arguments"),
+    [
+        ({"id": 7, "type": None}, "{}"),
+        ({"function": {"name": "add", "arguments": {"a": 1}}}, '{"a": 1}'),
+        ({"function": {"name": "add", "arguments": None}}, "{}"),
+    ],
+)
+async def test_calls_that_are_slightly_off_are_read(
+    start: Start, server: MockServer, changed: dict[str, Any], arguments: str
+) -> None:
+    server.answers = [as_json(with_call(**changed))]
+    [call] = function_calls(await ask(await start()))
+    assert (call["name"], call["arguments"]) == ("add", arguments)
+
+
+async def test_a_native_response_without_what_repeats_the_request_is_filled(start: Start, server: MockServer) -> None:
+    server.answers = [as_json({"output": response("Hello")["output"], "usage": {"input_tokens": 1.0}})]
+    reply = await ask(await start(is_responses_native=True, uses_reasoning_parser=False), parallel_tool_calls=False)
+    assert output_text(reply) == "Hello"
+    assert (reply["tools"], reply["parallel_tool_calls"], reply["usage"]) == ([], False, None)
+
+
+async def test_content_in_parts_is_read_with_its_tokens(start: Start, server: MockServer) -> None:
+    reply = sampled("")
+    thought = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
+    reply["choices"][0]["message"]["content"] = [thought, {"type": "text", "text": "Hello"}]
+    server.answers = [as_json(reply), as_json({"tokens": [1, 2, 3]})]
+    thoughts, message = (await ask(await start(return_token_id_information=True)))["output"]
+    assert thoughts["summary"][0]["text"] == "hm"
+    assert message["content"][0]["text"] == "Hello"
+    assert list(message["generation_token_ids"]) == TOKENS["generation_token_ids"]
+
+
+@pytest.mark.parametrize(
+    "changed", [{"created": None}, {"usage": "none"}, {"id": 5}, {"usage": {"prompt_tokens": 2.5}}]
+)
+async def test_what_only_counts_costs_no_reply(start: Start, server: MockServer, changed: dict[str, Any]) -> None:
+    server.answers = [Answer(b"\xef\xbb\xbf" + json.dumps({**completion("Hello"), **changed}).encode())]
+    assert output_text(await ask(await start())) == "Hello"
+
+
 @pytest.mark.parametrize(
     "reply",
     [
@@ -249,7 +320,7 @@ async def test_after_nothing_but_reasoning_the_engine_is_not_asked_again_if_so_c
         {"choices": []},
         {"choices": [1]},
         {"choices": [{"message": None}]},
-        {"choices": [{"message": {"content": 7}}]},
+        {"choices": [{"message": {"tool_calls": [7]}}]},
         {"choices": [{"message": {"content": "a", "reasoning": ["b"]}}], "created": 1},
     ],
     ids=json.dumps,
