@@ -241,8 +241,11 @@ class Rollouts:
             self._in_background(self._fetch(at))
 
     def _look_again(self, run: str) -> None:
-        for at in self._waiting:
-            if at.run == run:
+        for at, waiting in list(self._waiting.items()):
+            if at.run == run and self._js.missing:
+                del self._waiting[at]
+                waiting.fail(BridgeError(500, "not_queued", self._js.missing, stage="queue"))
+            elif at.run == run:
                 self._in_background(self._fetch(at))
 
     async def _fetch(self, at: RolloutId) -> None:

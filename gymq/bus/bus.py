@@ -37,18 +37,21 @@ class Bus(Connection):
 
         Raises:
             Denied: this user may not read it.
-            BusError: the connection is closed for good, or there was no answer within `patience_s`.
+            BusError: the connection is closed for good, a stream was deleted, or there was no answer within
+                `patience_s`.
         """
         give_up = time.monotonic() + patience_s
         pause_s = READ_AGAIN_S
         while True:
             try:
+                self.js.check_streams()
                 return await read()
             except Denied:
                 raise
             except BusError as error:
-                if self.lost.is_set() or time.monotonic() > give_up:
-                    raise BusError(f"{error}; {hint}" if hint else str(error)) from None
+                if self.lost.is_set() or self.js.missing or time.monotonic() > give_up:
+                    text = self.js.missing or str(error)
+                    raise BusError(f"{text}; {hint}" if hint else text) from None
                 log.warning("%s; reading again in up to %g s", error, pause_s)
             await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)

@@ -95,10 +95,17 @@ _decode_error = msgspec.json.Decoder(_Refused).decode
 
 
 class JetStream:
-    """JetStream requests over one connection."""
+    """JetStream requests over one connection.
+
+    Attributes:
+        seen: the streams that were there when `gymq.bus.streams.look` looked.
+        missing: a sentence that names one of them which was deleted; empty: there is none.
+    """
 
     def __init__(self, bus: Connection) -> None:
         self._bus = bus
+        self.seen: set[str] = set()
+        self.missing = ""
 
     async def api(self, subject: str, body: Any = None, *, timeout_s: float = 10.0) -> dict[str, Any]:
         """Send one request to JetStream's API (`$JS.API.` is prepended to the subject).
@@ -116,9 +123,20 @@ class JetStream:
             answer: dict[str, Any] = msgspec.json.decode(message.data)
         except msgspec.DecodeError as problem:
             raise BusError(f"not JetStream's answer on {subject}: {problem}") from None
+        if error is not None and error.err_code == STREAM_NOT_FOUND:
+            raise JetStreamError(STREAM_NOT_FOUND, f"the NATS server has no stream {subject.split('.')[2]}")
         if error is not None:
             raise JetStreamError(error.err_code, error.description)
         return answer
+
+    def check_streams(self) -> None:
+        """Check that no stream was deleted, as far as this process has noticed.
+
+        Raises:
+            BusError
+        """
+        if self.missing:
+            raise BusError(self.missing)
 
     async def store(
         self, subject: str, body: bytes, *, headers: dict[str, str] | None = None, timeout_s: float = 5.0
@@ -150,7 +168,7 @@ class JetStream:
 
         Raises:
             JetStreamError, Denied, TooLarge: refused for a reason that waiting does not cure.
-            BusError: not stored within `patience_s`.
+            BusError: not stored within `patience_s`, or a stream was deleted.
         """
         loop = asyncio.get_running_loop()
         give_up = loop.time() + patience_s
@@ -158,6 +176,7 @@ class JetStream:
         reason = ""
         try:
             while True:
+                self.check_streams()
                 try:
                     async with self._bus.storing:
                         timeout_s = min(5.0, max(0.1, give_up - loop.time()))

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 from gymq.bus.connection import BusError, NoAnswer
-from gymq.bus.jetstream import CONSUMER_NOT_FOUND, EXISTS_DIFFERENTLY, JetStream, JetStreamError
+from gymq.bus.jetstream import CONSUMER_NOT_FOUND, EXISTS_DIFFERENTLY, STREAM_NOT_FOUND, JetStream, JetStreamError
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.messages import BadMessage, ServedAgent
@@ -31,6 +32,7 @@ ACK_WAIT_S = 30.0  # an agent that is silent for so long has lost its task
 # and the innocent ones that were in flight with several of those are delivered more often than that.
 MAX_DELIVERIES = 100
 CLOSING_S = 10.0  # for which a queue delivers nothing at most, if the process that closes it is killed
+WATCH_EVERY_S = 5.0  # whether a stream was deleted
 TAKE_BACK_S = 0.5  # until the server has noticed that tasks have been held for too long
 MAX_IN_FLIGHT = 1_000_000  # of one queue, where the run sets no limit
 MAX_WAITING_TASKS = 100_000  # of one run and agent; a submitter beyond it waits
@@ -97,6 +99,50 @@ def stream_configs(replicas: int = 1) -> dict[str, dict[str, Any]]:
     }
 
 
+async def look(js: JetStream) -> set[str]:
+    """Return which streams are there, and note them in `js.seen`.
+
+    Raises:
+        BusError: the server does not answer.
+    """
+    names = list(stream_configs())
+    exist = await asyncio.gather(*(_exists(js, name) for name in names))
+    there = {name for name, exists in zip(names, exist, strict=True) if exists}
+    js.seen |= there
+    return there
+
+
+async def watch(js: JetStream, on_missing: Callable[[], None]) -> NoReturn:
+    """Note in `js.missing` when a stream that was there is deleted: whoever waits for what it held would wait for ever.
+
+    Args:
+        on_missing: called at each look that finds it so.
+    """
+    suspects: set[str] = set()
+    while True:
+        absent: set[str] = set()
+        with contextlib.suppress(BusError):
+            absent = js.seen - await look(js)
+            if not absent:
+                js.missing = ""
+        gone = sorted(absent & suspects)  # at two looks, since a cluster may be about to make them
+        suspects = absent
+        if gone:
+            js.missing = f"the stream {gone[0]} was deleted from the NATS server; a cluster that starts makes it again"
+            on_missing()
+        await asyncio.sleep(WATCH_EVERY_S)
+
+
+async def _exists(js: JetStream, stream: str) -> bool:
+    try:
+        await js.api(f"STREAM.INFO.{stream}")
+    except JetStreamError as error:
+        if error.code != STREAM_NOT_FOUND:
+            raise
+        return False
+    return True
+
+
 async def ensure(
     js: JetStream,
     agents: list[str],
@@ -124,10 +170,19 @@ async def ensure(
             await asyncio.sleep(0.1)
     for name, config in stream_configs(replicas).items():
         await _ensure_stream(js, {"name": name, **config})
-    await ensure_consumer(js, TASKS, "intake", {"filter_subject": subjects.SUBMIT, "max_ack_pending": 1000})
-    await ensure_consumer(js, ADVISORIES, "janitor", {"max_ack_pending": 1000})
+    await ensure_consumers_of_services(js)
     for agent in agents:
         await ensure_agent(js, agent, ack_wait_s=ack_wait_s)
+
+
+async def ensure_consumers_of_services(js: JetStream) -> None:
+    """Make the consumers of intake and janitor, if they are not there.
+
+    Raises:
+        BusError: they cannot be made.
+    """
+    await ensure_consumer(js, TASKS, "intake", {"filter_subject": subjects.SUBMIT, "max_ack_pending": 1000})
+    await ensure_consumer(js, ADVISORIES, "janitor", {"max_ack_pending": 1000})
 
 
 async def ensure_agent(js: JetStream, agent: str, *, ack_wait_s: float | None = None) -> None:

@@ -182,3 +182,36 @@ async def test_tasks_of_an_open_queue_cause_no_look(
     await until_answer(lambda: streams.queues(js), lambda names: set(names) == {"tasks_a@r", "urgent_a@r"})
     assert looks == [1]
     await queues.stop()
+
+
+async def test_the_consumers_of_intake_and_janitor_are_made_again(
+    js: JetStream, queues: RunQueues, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    consumers = (("TASKS", "intake"), ("ADVISORIES", "janitor"))
+    for stream, name in consumers:
+        await streams.remove_consumer(js, stream, name)
+    monkeypatch.setattr(run_queues, "MAKE_AGAIN_EVERY_S", 0.0)
+    await queues.look()
+    for stream, name in consumers:
+        assert name in [found["name"] for found in await streams.consumers(js, stream)]
+
+
+async def test_a_stream_that_is_missing_is_logged_once(
+    js: JetStream, queues: RunQueues, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    looks: list[None] = []
+    look = RunQueues.look
+
+    async def counted(self: RunQueues) -> None:
+        looks.append(None)
+        await look(self)
+
+    monkeypatch.setattr(run_queues, "LOOK_EVERY_S", 0.01)
+    monkeypatch.setattr(RunQueues, "look", counted)
+    await js.api("STREAM.DELETE.TASKS")
+    await queues.start()
+    await until(lambda: len(looks) > 4)
+    await queues.stop()
+    assert [record.getMessage() for record in caplog.records if record.name == "gymq.run_queues"] == [
+        "cannot look for new queues: the NATS server has no stream TASKS"
+    ]

@@ -159,5 +159,5 @@ async def test_deleting_a_run_leaves_the_others(own_bus: Bus, run: str) -> None:
 async def test_a_worker_cannot_use_a_stream_that_is_not_there(own_bus: Bus) -> None:
     js = own_bus.js
     await js.api(f"STREAM.DELETE.{streams.TASKS}")
-    with pytest.raises(JetStreamError, match="stream not found"):
+    with pytest.raises(JetStreamError, match="the NATS server has no stream"):
         await streams.ensure_queue(js, TaskQueueName("tasks", "r", "simple"), ack_wait_s=1.0)

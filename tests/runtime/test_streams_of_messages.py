@@ -57,7 +57,7 @@ async def test_a_stream_that_does_not_exist_is_a_sentence(js: JetStream, run: st
         await js.last(run, f"{run}.a")
     with pytest.raises(NoAnswer, match=f"the stream {run} is not available"):
         await sequences(js, run)
-    with pytest.raises(JetStreamError, match="stream not found") as refused:
+    with pytest.raises(JetStreamError, match=f"the NATS server has no stream {run}") as refused:
         await js.api(f"STREAM.INFO.{run}")
     assert refused.value.code == STREAM_NOT_FOUND
 

@@ -158,7 +158,7 @@ class QueueClient:
         Args:
             on_stored: called when an outcome was stored.
             on_missed: called when notifications may have been missed: after a reconnection, and every
-                `look_again_every_s` seconds.
+                `look_again_every_s` seconds; and when a stream was deleted, after which readers fail.
 
         Raises:
             BusError: the server does not answer.
@@ -177,11 +177,15 @@ class QueueClient:
         notifications = await self._bus.listen(subjects.done_of_run(run), on_message)
         stop_hearing = self._bus.on_reconnect(on_missed)
         looking = asyncio.create_task(look_again())
+        watching = asyncio.create_task(streams.watch(self._js, on_missed))
         try:
             await self._bus.flush()
+            with suppress(BusError):
+                await streams.look(self._js)
             yield
         finally:
             looking.cancel()
+            watching.cancel()
             stop_hearing()
             if not self._bus.lost.is_set():
                 await notifications.unsubscribe()

@@ -23,6 +23,7 @@ log = logging.getLogger("gymq.run_queues")
 LOOK_EVERY_S = 1.0  # new tasks are announced, but not by every program
 PAUSE_S = 0.02  # between looks: a program that submits to many agents announces each
 ANSWER_S = 3.0  # a server that restarts forgets the question
+MAKE_AGAIN_EVERY_S = 30.0  # the consumers of intake and janitor, in case that they were deleted
 CLOSE_AFTER_S = 60.0  # without a task
 MAX_QUEUES = (
     990  # the server allows 1,000 consumers of a stream, intake among them; further tasks wait until one is closed
@@ -47,6 +48,7 @@ class RunQueues:
         self._steered = Steered(bus, lambda _: self._wanted.set())
         self._working: asyncio.Task[None] | None = None
         self._num_waiting = 0
+        self._made_at = time.monotonic()  # by the start of the cluster
 
     async def start(self) -> None:
         """Begin to keep the queues.
@@ -69,12 +71,16 @@ class RunQueues:
             self._wanted.set()
 
     async def _work(self) -> None:
+        problem = ""
         while True:
             self._wanted.clear()
             try:
                 await self.look()
+                problem = ""
             except BusError as error:
-                log.warning("cannot look for new queues: %s", error)
+                if str(error) != problem:
+                    log.warning("cannot look for new queues: %s", error)
+                problem = str(error)
             except Exception:
                 log.exception("cannot look for new queues")
             await asyncio.sleep(PAUSE_S)
@@ -85,10 +91,15 @@ class RunQueues:
     async def look(self) -> None:
         """Open the queues that are missing, and close those that have been empty for long.
 
+        The consumers of intake and janitor are made again if they were deleted.
+
         Raises:
             BusError: the server does not answer.
         """
         counts = await self._js.count_by_subject(streams.TASKS, subjects.ALL_QUEUES, timeout_s=ANSWER_S)
+        if time.monotonic() - self._made_at >= MAKE_AGAIN_EVERY_S:
+            await streams.ensure_consumers_of_services(self._js)
+            self._made_at = time.monotonic()
         there = set(await streams.queues(self._js))
         self._open = {name: made for name, made in self._open.items() if name in there}
         wanted = [queue for subject in counts if (queue := TaskQueueName.of_subject(subject)) is not None]
