@@ -48,7 +48,10 @@ class ModelLoad:
 
 @dataclass(frozen=True)
 class WeightsUpdate:
-    """New weights: a place that the replica can read, or the bytes themselves."""
+    """New weights: a place that the replica can read, or the bytes themselves.
+
+    With neither, they are announced: the engines that the replica asks have them.
+    """
 
     policy_version: str
     path: str | None = None
@@ -56,12 +59,19 @@ class WeightsUpdate:
     # What becomes of requests that run: they continue with the new weights, are finished first, or are ended.
     mode: WeightsMode = "keep"
 
+    @property
+    def is_announced(self) -> bool:
+        """Whether there is nothing to load."""
+        return self.path is None and self.weights is None
+
 
 class Model(Worker, ABC):
     """Answers Responses requests."""
 
     # Of the weights that answer now. A model that knows it sets it in `start`; after `load_weights` gymq does.
     policy_version: str = ""
+    # Whether someone else gives its engines their weights, so that their version is known only if it is announced.
+    is_announced: bool = False
 
     @abstractmethod
     async def respond(self, request: ModelRequest) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
@@ -14,7 +14,7 @@ from gymq.defaults import CONFIRM_S, InFlight, WeightsMode
 
 weights = App(
     name="weights",
-    help="Push new weights to all replicas of a model.",
+    help="Push new weights to all replicas of a model, or announce those that its engines have.",
     default_parameter=Parameter(negative=()),
 )
 
@@ -55,3 +55,30 @@ def push(
         raise UsageError("give either --path, that all replicas can read, or --file, whose bytes are sent")
     absolute = None if path is None else path.absolute()
     return asyncio.run(push_to_cluster(model, policy_version, absolute, file, mode, in_flight, deadline, nats))
+
+
+@weights.command
+def announce(
+    policy_version: str,
+    *,
+    model: str = "policy_model",
+    in_flight: Literal["continue", "restart"] = "continue",
+    deadline: Annotated[float, Parameter(validator=Number(gt=0))] = CONFIRM_S,
+    nats: ClusterUrl = None,
+) -> int:
+    """Announce which weights the engines of a model have, when a trainer has given them new ones itself.
+
+    From then on replies carry this version, also those of workers that start later. The exit status is 1 if some
+    workers do not answer with it, or none is running.
+
+    Args:
+        policy_version: name of the weights, recorded in every rollout that they answer.
+        model: name of the instance in the configuration.
+        in_flight: what happens to running rollouts: continue, or restart.
+        deadline: seconds within which the workers must know it.
+    """
+    import asyncio
+
+    from gymq.cli.actions.weights import announce_to_cluster
+
+    return asyncio.run(announce_to_cluster(model, policy_version, in_flight, deadline, nats))

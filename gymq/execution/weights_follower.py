@@ -44,7 +44,12 @@ class WeightsFollower:
 
     def stats(self) -> dict[str, Any]:
         """Return the state that a push reads: its own sequence is loaded, or there is a problem with it."""
-        return {"loaded": self._sequence, "refused": self._refused, "problem": self._problem}
+        return {
+            "loaded": self._sequence,
+            "refused": self._refused,
+            "problem": self._problem,
+            "is_announced": self._model.is_announced,
+        }
 
     async def start(self) -> None:
         """Load the newest weights, if any were pushed, and follow.

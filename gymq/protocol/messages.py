@@ -368,7 +368,10 @@ class Load(Message, tag="load.v1", kw_only=True):
 
 
 class Weights(Message, tag="weights.v1", kw_only=True):
-    """The newest weights of a model: at a path that its workers can read, or `parts` messages of the stream WEIGHTS."""
+    """The newest weights of a model: at a path that its workers can read, or `parts` messages of the stream WEIGHTS.
+
+    With neither, its engines were given them by someone else.
+    """
 
     policy_version: PolicyVersion
     mode: Literal["keep", "wait", "abort"] = "keep"

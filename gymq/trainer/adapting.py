@@ -1,17 +1,20 @@
-"""What the adapters to trainers share: indices of groups, and what becomes of what a trainer has no form for."""
+"""What the adapters to trainers share: indices of groups, versions, and what becomes of what a trainer cannot take."""
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
+from typing import Any
 
 from gymq.data.records import Record
 from gymq.protocol.subjects import MAX_INDEX
 from gymq.responses.errors import warn_once
 from gymq.trainer.groups import Group, TrainerError
+from gymq.trainer.run import TrainingRun
 
 log = logging.getLogger("gymq.trainer")
 
@@ -20,6 +23,40 @@ def place_index(*place: object) -> int:
     """Return the task index of a group by its place in a training, such as a step and a prompt: always the same."""
     digest = hashlib.blake2b("/".join(map(str, place)).encode(), digest_size=8).digest()
     return int.from_bytes(digest, "big") % MAX_INDEX
+
+
+class Steps:
+    """Announces the weights of each step of a trainer that gives its engines their weights before a step begins."""
+
+    def __init__(self, options: Mapping[str, Any]) -> None:
+        """Prepare to announce.
+
+        Args:
+            options: of `TrainingRun.run_rollouts`; without a limit on staleness nothing is announced.
+        """
+        self._is_asked = options.get("max_staleness") is not None
+        self._begun: int | None = None
+        self._announced: str | None = None
+        self._beginning = asyncio.Lock()
+
+    async def begin(self, training: TrainingRun, step: int) -> None:
+        """Announce the weights that a step begins with, unless the program announces or pushes weights itself.
+
+        Raises:
+            PushError: no worker of the model answers with them.
+            BusError: the server does not answer.
+        """
+        if not self._is_asked:
+            return
+        async with self._beginning:
+            if step == self._begun:
+                return
+            if training.policy_version == self._announced and await training.is_announced():
+                self._announced = f"step-{step - 1}"
+                await training.announce(self._announced)
+                self._begun = step
+            else:
+                self._is_asked = False
 
 
 def warn_if_dropped(group: Group, trainer: str) -> None:

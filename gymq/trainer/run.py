@@ -12,8 +12,8 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections import defaultdict
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable
-from contextlib import AsyncExitStack, aclosing
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
@@ -25,7 +25,9 @@ from gymq.bus.discovery import is_running
 from gymq.bus.loop_thread import LoopThread
 from gymq.bus.queue.client import SERVER_PATIENCE_S, SUBMIT_PATIENCE_S, QueueClient
 from gymq.bus.queue.steering import Retuning, steer
-from gymq.bus.weights.pushing import Pushed, PushError, newest, push
+from gymq.bus.weights.holding import held, until_finished
+from gymq.bus.weights.known import VersionsUnknown, check_known, is_announced
+from gymq.bus.weights.pushing import Pushed, PushError, announce, newest, push
 from gymq.bus.weights.staleness import updates_since
 from gymq.data.rows import MaterialisedRow
 from gymq.defaults import CONFIRM_S, MAX_TIMEOUT_S, MAX_VERSIONS, InFlight, WeightsMode
@@ -61,8 +63,7 @@ def _in_thread(
 
     @functools.wraps(method)
     async def called(self: TrainingRun, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        work = method(self, *args, **kwargs)
-        return await (work if self.thread is None else self.thread.call(work))
+        return await self._there(method(self, *args, **kwargs))
 
     return called
 
@@ -113,6 +114,8 @@ class TrainingRun:
         self._places: dict[int, tuple[TaskQueueName, int]] = {}
         self._pending: dict[int, PendingGroup] = {}
         self._served: set[str] = set()  # agents that were found running
+        self._checking = asyncio.Lock()
+        self._has_versions = False  # what a limit on staleness needs
         self._reading = asyncio.Semaphore(MOST_READ_AT_ONCE)
         self._groups: set[asyncio.Task[PendingGroup]] = set()
         self._replicas: set[str] = set()  # that the last push found
@@ -294,6 +297,8 @@ class TrainingRun:
             async with AsyncExitStack() as stack:
                 if beside is not None:
                     await stack.enter_async_context(beside)
+                if of_batches.on_stale == "mask":
+                    await self._check_versions()
                 async for batch in await stack.enter_async_context(aclosing(batches.formed())):
                     yield batch
 
@@ -327,6 +332,8 @@ class TrainingRun:
                 return pending
         self._pending[index] = pending
         try:
+            if settings.max_staleness is not None:
+                await self._check_versions()
             await self._read(pending)
             while num_stale := await self._exclude_stale(pending, settings.max_staleness):
                 pending.add_rows(num_stale)
@@ -403,6 +410,16 @@ class TrainingRun:
             queue = TaskQueueName("urgent" if settings.urgent else "tasks", self.run, row.agent)
             _, lowest = self._places.get(row.task_index, (queue, sequence))
             self._places[row.task_index] = queue, min(lowest, sequence)
+
+    async def _check_versions(self) -> None:
+        async with self._checking:
+            if self._has_versions:
+                return
+            try:
+                await check_known(self._bus, self.model)
+            except VersionsUnknown as error:
+                raise TrainerError(str(error)) from None
+            self._has_versions = True
 
     async def _check_served(self, agent: str) -> None:
         if agent in self._served:
@@ -556,21 +573,85 @@ class TrainingRun:
             PushError: no replica has loaded them.
             BusError: NATS was away; it is unknown whether they were pushed.
         """
+        options: dict[str, Any] = {"weights": weights, "path": path, "mode": mode, "in_flight": in_flight}
         for hook in self._before_update:
             await hook(policy_version)
-        options: dict[str, Any] = {"weights": weights, "path": path, "mode": mode, "in_flight": in_flight}
-        pushed = await self._push(policy_version, deadline_s, options)
+        pushed = await self._push(push, policy_version, deadline_s, options)
+        for hook in self._after_update:
+            await hook(policy_version)
+        return pushed
+
+    async def announce(
+        self,
+        policy_version: str,
+        *,
+        in_flight: InFlight = "continue",
+        load: Callable[[], Awaitable[None]] | None = None,
+        deadline_s: float = CONFIRM_S,
+    ) -> Pushed:
+        """Tell that the model's engines have new weights, which this program gives them itself.
+
+        From then on calls of the model carry the version. Announce while the engines are paused: tokens of a reply
+        whose call is in flight meanwhile have no known version.
+
+        Args:
+            policy_version: recorded in every rollout that the engines answer.
+            in_flight: what becomes of rollouts that run, as in `update_weights`; `finish` needs `load`.
+            load: gives the engines the weights; awaited before, and with `finish` once the rollouts have ended.
+            deadline_s: seconds for the model's workers to answer with the version, and for rollouts to finish.
+
+        Returns:
+            Which workers answer with it.
+
+        Raises:
+            PushError: none does.
+            BusError: NATS was away; it is unknown whether it was announced.
+        """
+        if in_flight == "finish" and load is None:
+            raise PushError("finish: the engines have the weights already; `load` gives them when rollouts have ended")
+        for hook in self._before_update:
+            await hook(policy_version)
+        async with self._held(in_flight, deadline_s):
+            if load is not None:
+                await load()
+            pushed = await self._push(announce, policy_version, deadline_s, {"in_flight": in_flight})
         for hook in self._after_update:
             await hook(policy_version)
         return pushed
 
     @_in_thread
-    async def _push(self, policy_version: str, deadline_s: float, options: dict[str, Any]) -> Pushed:
+    async def is_announced(self) -> bool:
+        """Return whether the model's engines are given their weights by someone else, who announces them.
+
+        Raises:
+            BusError: the server does not answer.
+        """
+        return await is_announced(self._bus, self.model)
+
+    @asynccontextmanager
+    async def _held(self, in_flight: InFlight, deadline_s: float) -> AsyncIterator[None]:
+        """Have no rollout begin until the block ends, and with `finish` none run in it."""
+        async with AsyncExitStack() as stack:
+            if in_flight != "continue":
+                hold = held(self._bus, self.model)
+                await self._there(hold.__aenter__())
+                stack.push_async_callback(lambda: self._there(hold.__aexit__(None, None, None)))
+            if in_flight == "finish":
+                await self._there(until_finished(self._bus, self.model, deadline_s))
+            yield
+
+    async def _there(self, work: Coroutine[Any, Any, T]) -> T:
+        return await (work if self.thread is None else self.thread.call(work))
+
+    @_in_thread
+    async def _push(
+        self, give: Callable[..., Awaitable[Pushed]], policy_version: str, deadline_s: float, options: dict[str, Any]
+    ) -> Pushed:
         loop = asyncio.get_running_loop()
         give_up = loop.time() + deadline_s
         no_replica = f"none answered within {deadline_s:g} s"
         while True:
-            pushed = await push(
+            pushed = await give(
                 self._bus, self.model, policy_version, deadline_s=deadline_s, known=self._replicas, **options
             )
             self._replicas = {*pushed.confirmed, *pushed.missing}
@@ -582,6 +663,6 @@ class TrainingRun:
             # The replicas were too busy to answer in time. A push that is repeated counts once.
         if not pushed.confirmed:
             reasons = "; ".join(f"{worker}: {reason}" for worker, reason in pushed.missing.items())
-            raise PushError(f"no replica of {self.model} has loaded {policy_version!r}: {reasons or no_replica}")
+            raise PushError(f"no replica of {self.model} answers with {policy_version!r}: {reasons or no_replica}")
         self.policy_version = policy_version
         return pushed

@@ -15,7 +15,7 @@ from typing import Any
 from gymq.data.records import Record
 from gymq.data.rows import PARAMS, TASK_INDEX
 from gymq.data.short_rows import whole_row
-from gymq.trainer.adapting import place_index, records_of, warn_if_dropped
+from gymq.trainer.adapting import Steps, place_index, records_of, warn_if_dropped
 from gymq.trainer.groups import Group, Row, TrainerError
 from gymq.trainer.run import TrainingRun
 from gymq.trainer.sampling_params import refuse_unknown, with_sampling
@@ -45,6 +45,7 @@ class GymqGenerator:
         self._training = training
         self._step_wise = step_wise
         self._options = {"on_failed_group": "refill"} | options
+        self._steps = Steps(options)
 
     async def generate(self, input_batch: Mapping[str, Any]) -> dict[str, Any]:
         """Return SkyRL's `GeneratorOutput` for its `GeneratorInput`, in the same order.
@@ -70,6 +71,8 @@ class GymqGenerator:
             rows = [row for _, row in members]
             examples.append(rows[0] | {TASK_INDEX: _index(metadata, instance)})
             sizes.append(len(rows))
+        if metadata is not None:
+            await self._steps.begin(self._training, metadata.global_step + (_phase(metadata) != "train"))
         groups = await self._groups(examples, sizes, is_training=_phase(metadata) == "train")
         trajectories = [sequences for group in groups for sequences in records_of(group, groups)]
         if not self._step_wise:

@@ -78,3 +78,4 @@ class SyncTrainingRun:
     retune = _blocking(TrainingRun.retune)
     cancel = _blocking(TrainingRun.cancel)
     update_weights = _blocking(TrainingRun.update_weights)
+    announce = _blocking(TrainingRun.announce)

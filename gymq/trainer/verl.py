@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
-from collections import Counter, defaultdict
+from collections import defaultdict
 from typing import Any
 
-import msgspec
 import ray
 import transfer_queue
 from verl.experimental.agent_loop.agent_loop import AgentLoopManager, AgentLoopOutput, AgentLoopWorker
@@ -21,78 +19,11 @@ from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorke
 
 from gymq.bus.loop_thread import LoopThread
 from gymq.data.records import Record, to_verl
-from gymq.data.rows import PARAMS, TASK_INDEX
-from gymq.data.short_rows import whole_row
-from gymq.trainer.adapting import place_index, records_of, warn_if_dropped
-from gymq.trainer.groups import Group, Row, TrainerError
-from gymq.trainer.run import TrainingRun
-from gymq.trainer.sampling_params import with_sampling
+from gymq.trainer.adapting import records_of, warn_if_dropped
+from gymq.trainer.groups import Row
+from gymq.trainer.verl_rollouts import VerlRollouts
 
 log = logging.getLogger("gymq.trainer")
-
-
-class _Rollouts:
-    """The groups of a process, on one connection; the data set has the row as JSON text in the column `row`.
-
-    Indices are derived from the step and the row, so a trainer that resumes at a step gets what is stored of it.
-    """
-
-    def __init__(self, config: Any) -> None:
-        """Read the settings.
-
-        Args:
-            config: of verl's rollouts. `custom.gymq` has `run`, the name that rollouts are stored under, `nats`, the
-                URL of the cluster (default: the variable GYMQ_NATS), and options of `TrainingRun.run_rollouts`.
-
-        Raises:
-            TrainerError: a setting is missing.
-        """
-        self._config = config
-        options = {"on_failed_group": "refill", **((config.custom or {}).get("gymq") or {})}
-        nats, run = options.pop("nats", None) or os.environ.get("GYMQ_NATS"), options.pop("run", None)
-        if not nats or not run:
-            place = "actor_rollout_ref.rollout.custom.gymq"
-            raise TrainerError(f"{place}: needs `run`, and `nats` where GYMQ_NATS is not set")
-        self._cluster = str(nats), str(run)
-        self._options: Row = options
-        self._training: TrainingRun | None = None
-        self._connecting = asyncio.Lock()
-        self._step: Any = None
-        self._seen: Counter[str] = Counter()  # rows of the step
-
-    async def group(self, row: Any, step: Any, size: int, *, validate: bool, is_greedy: bool = False) -> Group:
-        """Return the group of a row, sampled as verl's configuration says.
-
-        Raises:
-            TrainerError, RowError, BusError: as `TrainingRun.run_rollouts` does.
-        """
-        try:
-            whole = msgspec.json.decode(whole_row(row.encode()))
-            params = with_sampling(dict(whole[PARAMS]), self._sampling(validate, is_greedy))
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise TrainerError(f"the data set needs the column `row`, a row as JSON text: {error}") from None
-        if self._step != (step, validate):
-            self._step = step, validate
-            self._seen.clear()
-        index = place_index("validate" if validate else "train", step, self._seen[row], is_greedy, row)
-        self._seen[row] += 1
-        async with self._connecting:
-            self._training = self._training or await TrainingRun.connect(*self._cluster)
-        example = whole | {PARAMS: params, TASK_INDEX: index}
-        batch = self._training.run_rollouts([example], num_samples=size, urgent=validate, **self._options)
-        (group,) = [group async for group in batch]
-        return group
-
-    def _sampling(self, validate: bool, is_greedy: bool) -> Row:
-        config = self._config.val_kwargs if validate else self._config
-        sampling = {"temperature": config.temperature, "top_p": config.top_p, "top_k": config.top_k}
-        if is_greedy:
-            sampling = {"temperature": 0.0, "top_p": 1.0, "top_k": -1}
-        sampling |= {
-            "repetition_penalty": self._config.repetition_penalty,
-            "ignore_eos": self._config.ignore_eos or None,
-        }
-        return sampling | {"max_tokens": self._config.response_length}
 
 
 def _output(record: Record, length: int, step: int) -> Any:
@@ -113,7 +44,7 @@ class _Worker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._rollouts = _Rollouts(self.rollout_config)
+        self._rollouts = VerlRollouts(self.rollout_config)
 
     async def _run_prompt(self, prompt: Row, sampling_params: Row, trajectory: Row, trace: bool = False) -> None:
         """Roll out a prompt; if a sample is missing, the group has failed, and verl trains on those that are there."""
@@ -147,6 +78,13 @@ class GymqManager(AgentLoopManagerTQ):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.agent_loop_workers_class = ray.remote(_Worker)
+        self._thread, self._rollouts = LoopThread(), VerlRollouts(self.rollout_config)
+
+    def generate_sequences(self, prompts: Any) -> None:
+        """Have the workers roll out prompts; returns at once."""
+        validate = bool(prompts["validate"]) if "validate" in prompts else False
+        self._thread.run(self._rollouts.begin(prompts["global_steps"], validate=validate))
+        super().generate_sequences(prompts)
 
 
 class _PaddingWorker(AgentLoopWorker):
@@ -154,7 +92,7 @@ class _PaddingWorker(AgentLoopWorker):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._rollouts = _Rollouts(self.rollout_config)
+        self._rollouts = VerlRollouts(self.rollout_config)
 
     async def generate_sequences(self, batch: Any) -> Any:
         columns, validate = batch.non_tensor_batch, bool(batch.meta_info.get("validate"))
@@ -163,6 +101,7 @@ class _PaddingWorker(AgentLoopWorker):
         for position, key in enumerate(zip(columns["uid"], is_sampled, strict=True)):
             positions[key].append(position)
         step, length = batch.meta_info["global_steps"], self.rollout_config.response_length
+        await self._rollouts.begin(step, validate=validate)
         rows = columns.get("row", [None] * len(batch))
         groups = await asyncio.gather(
             *(

@@ -2,7 +2,7 @@
 
 import json
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -47,6 +47,8 @@ class World:
         self.places: list[InstanceAddress] = []
         self.bridge: Bridge | None = None
         self.resources: list[ResourcesRunner] = []
+        self.agents: list[AgentRunner] = []
+        self.models: list[Server] = []
         self.head = ""
         self._stack = stack
         self._processes = KillableProcesses(1)
@@ -72,9 +74,12 @@ class World:
         model.name = self.name(name)
         await model.start()
         self._stack.push_async_callback(model.stop)
-        server = await self._server()
-        await ModelRunner(model).serve(server)
-        await self._list(name, "models", server)
+        server = await self._server("model")
+        runner = ModelRunner(model)
+        await runner.serve(server)
+        self._stack.push_async_callback(runner.stop)
+        self.models.append(server)
+        await self._list(name, "models", server, runner.stats)
 
     async def add_resources(self, name: str, author: Resources[Any], copies: int = 1) -> None:
         author.name = self.name(name)
@@ -100,7 +105,8 @@ class World:
         runner = AgentRunner(bus, Calls(bus), made, worker=f"agent-{self.tag}-{name}")
         await runner.start()
         self._stack.push_async_callback(runner.drain, 0.0)
-        await self._list(name, "agents", None)
+        self.agents.append(runner)
+        await self._list(name, "agents", None, runner.stats)
 
     async def start_bridge(self, url: str | None = None, **settings: Any) -> Bridge:
         """A bridge for all that was added; the test that starts two of one name stops the first itself."""
@@ -131,24 +137,27 @@ class World:
         counts = await self.js.count_by_subject(streams.TASKS, "gym.tasks.*.*")
         return sum(count for subject, count in counts.items() if subject.endswith(self.tag))
 
-    async def _list(self, name: str, kind: Any, server: Server | None) -> None:
+    async def _list(
+        self, name: str, kind: Any, server: Server | None, stats: Callable[[], dict[str, Any]] = dict
+    ) -> None:
         full = self.name(name)
         worker = server.worker if server else f"agent-{self.tag}-{name}"
+        bus = server.bus if server else self.bus
         listing = ServiceListing(
-            self.bus, name=full, worker=worker, kind=kind, implementation=name, subjects=["-"], stats=dict
+            bus, name=full, worker=worker, kind=kind, implementation=name, subjects=["-"], stats=stats
         )
         await listing.start()
         if full not in [place.name for place in self.places]:
             self.places.append(InstanceAddress(full, kind, name, HOST, free_port(HOST), {}))
 
-    async def _server(self) -> Server:
-        bus = await self._connect()
+    async def _server(self, role: str = "test") -> Server:
+        bus = await self._connect(role)
         server = Server(bus, f"worker-{self.tag}-{secrets.token_hex(3)}")
         await server.start()
         return server
 
-    async def _connect(self) -> Bus:
-        bus = await Bus.connect(self.url, role="test", name="worker")
+    async def _connect(self, role: str = "test") -> Bus:
+        bus = await Bus.connect(self.url, role=role, name="worker")
         self._stack.push_async_callback(bus.close)
         return bus
 

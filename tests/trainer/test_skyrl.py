@@ -87,6 +87,27 @@ async def test_a_step_that_is_asked_for_again_is_answered_from_the_store(
     assert len(world.engine.requests) == 12
 
 
+async def test_the_weights_of_each_step_are_announced_for_a_limit(
+    training: TrainingRun, world: World, batch: Batch
+) -> None:
+    generator = GymqGenerator(training, max_staleness=1)
+    evaluated = {**batch(1, 2), "batch_metadata": BatchMetadata(0, "eval")}
+    asked = [evaluated, *(batch(2, 2, step=step) for step in (1, 2, 3)), batch(2, 2, step=2)]
+    for one in asked:
+        await generator.generate(one)
+    versions = [outcome.policy_versions async for outcome in training.stored()]
+    assert versions == [[f"step-{step}"] for step in (0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2)]
+    assert training.policy_version == "step-1"  # the trainer has gone back, and its rollouts are there
+
+
+async def test_a_program_that_announces_itself_is_not_interfered_with(training: TrainingRun, batch: Batch) -> None:
+    generator = GymqGenerator(training, max_staleness=1)
+    await training.announce("mine")
+    await generator.generate(batch(1, 2, step=1))
+    await generator.generate(batch(1, 2, step=2))
+    assert [outcome.policy_versions async for outcome in training.stored()] == [["mine"]] * 4
+
+
 async def test_experts_are_all_or_none(training: TrainingRun, world: World, batch: Batch) -> None:
     assert (await GymqGenerator(training).generate(batch(1, 2)))["rollout_expert_indices"] is None
     world.engine.spoil = with_experts

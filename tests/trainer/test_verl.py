@@ -5,6 +5,7 @@ import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock, patch
 
 import pytest
 
@@ -82,6 +83,33 @@ async def test_a_step_that_is_repeated_is_answered_from_the_store(config: Any, w
     assert len(world.engine.requests) == 8
 
 
+async def test_the_weights_of_each_step_are_announced_for_a_limit(config: Any, run: str, world: World) -> None:
+    from gymq.trainer.verl import GymqLegacyManager
+
+    limit(config, world)
+    batches = [batch_of(world.row("say one"), step=step) for step in (1, 2)]
+    batches.insert(0, batch_of(world.row("say one"), step=0, validate=True))
+
+    def work() -> None:
+        manager = GymqLegacyManager.create(config, llm_client=None)
+        for batch in batches:
+            manager.generate_sequences(batch)
+
+    await asyncio.to_thread(work)
+    assert await versions(run, world) == [["step-0"]] * 4 + [["step-1"]] * 2
+
+
+def limit(config: Any, world: World) -> None:
+    from omegaconf import open_dict
+
+    with open_dict(config):
+        config.actor_rollout_ref.rollout.custom.gymq |= {"max_staleness": 1, "model": world.name("policy")}
+
+
+async def versions(run: str, world: World) -> list[list[str]]:
+    return [outcome.policy_versions async for _, outcome in world.outcomes.read(run)]
+
+
 async def test_experts_of_tokens_are_passed_on(config: Any, world: World) -> None:
     world.engine.spoil = with_experts
     output = await generate(config, batch_of(world.row("say done"), size=1))
@@ -150,6 +178,23 @@ async def test_all_sequences_of_a_rollout_are_trained_on(config: Any, put: Put, 
         assert fields["rm_scores"].sum() == 1.0
         assert tag["min_global_steps"] == tag["max_global_steps"] == 2
     assert sum(int(fields["response_mask"].sum()) for fields, _ in put.sequences.values()) == world.engine.num_sampled
+
+
+async def test_the_workers_of_a_manager_get_prompts_of_announced_weights(
+    config: Any, run: str, world: World, put: Put
+) -> None:
+    from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ
+
+    from gymq.trainer.verl import GymqManager
+
+    limit(config, world)
+    dispatched = Mock()
+    with patch.object(AgentLoopManagerTQ, "generate_sequences", dispatched):
+        manager = GymqManager(config, None)
+        await asyncio.to_thread(manager.generate_sequences, {"global_steps": 3})
+    dispatched.assert_called_once()
+    await run_prompt(config, world.row("say one"))
+    assert await versions(run, world) == [["step-2"]] * 2
 
 
 async def test_a_group_that_failed_is_reported_as_failed(config: Any, put: Put, world: World) -> None:

@@ -28,7 +28,7 @@ LOOK_S = 0.3  # for workers to answer each time that they are asked
 GONE_S = 3.0  # without an answer
 
 
-class _Begun(msgspec.Struct):
+class Begun(msgspec.Struct):
     """The rollouts of an agent that its model was asked for and that are in flight."""
 
     model: str
@@ -69,7 +69,7 @@ async def until_finished(bus: Bus, model: str, deadline_s: float) -> None:
     """
     loop = asyncio.get_running_loop()
     give_up = loop.time() + deadline_s
-    agents: dict[tuple[str, str], tuple[float, _Begun]] = {}  # what each has answered last, and when
+    agents: dict[tuple[str, str], tuple[float, Begun]] = {}  # what each has answered last, and when
     while (now := loop.time()) < give_up:
         for stats in await find_workers(bus, wait_s=LOOK_S):
             if (begun := _begun_of(stats, model)) is not None:
@@ -83,7 +83,7 @@ async def until_finished(bus: Bus, model: str, deadline_s: float) -> None:
     log.warning("%s: rollouts have not finished within %g s; they start over", model, deadline_s)
 
 
-def _begun_of(stats: dict[str, Any], model: str) -> _Begun | None:
+def _begun_of(stats: dict[str, Any], model: str) -> Begun | None:
     """Return what an agent of a model reports of its rollouts; None: it is not an agent of this model."""
-    begun = reported(stats, "begun", _Begun)
+    begun = reported(stats, "begun", Begun)
     return begun if begun is not None and begun.model == model else None

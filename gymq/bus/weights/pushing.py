@@ -1,7 +1,8 @@
 """New weights for all replicas of a model: stored, loaded by each, confirmed.
 
 The bytes, or the path of a folder that all replicas can read, become the newest weights of the instance in the stream
-WEIGHTS. Replicas that run load them now, those that start later before they serve.
+WEIGHTS. Replicas that run load them now, those that start later before they serve. Weights that are announced are in
+the engines already, and replicas only record their version.
 """
 
 from __future__ import annotations
@@ -40,12 +41,13 @@ _MAX_HEADER_BYTES = 100_000_000  # of a safetensors file
 _decode = Decoder(Weights)
 
 
-class _LoadState(msgspec.Struct):
+class LoadState(msgspec.Struct):
     """The state of its weights that a replica reports."""
 
     loaded: int
     refused: int
     problem: str
+    is_announced: bool = False  # it does not load them: see `gymq.Model`
 
 
 class PushError(GymqError):
@@ -98,12 +100,52 @@ async def push(
     """
     if (path is None) == (weights is None):
         raise PushError("give either a path or weights")
+    record = Weights(policy_version=_checked(policy_version), mode=mode, in_flight=in_flight)
+    if path is not None:
+        record.path = str(path)
+    return await _update(bus, model, record, weights, deadline_s, known)
+
+
+async def announce(
+    bus: Bus,
+    model: str,
+    policy_version: str,
+    *,
+    in_flight: InFlight = "continue",
+    deadline_s: float = CONFIRM_S,
+    known: Collection[str] = (),
+) -> Pushed:
+    """Tell all replicas of a model that the engines they ask have new weights; returns when each answers with them.
+
+    The arguments are those of `push`.
+
+    Raises:
+        PushError: nothing was announced.
+        BusError: NATS was away; it is unknown whether it was.
+    """
+    record = Weights(policy_version=_checked(policy_version), in_flight=in_flight)
+    return await _update(bus, model, record, None, deadline_s, known)
+
+
+def _checked(policy_version: str) -> str:
+    if not 0 < len(policy_version) <= 200 or not policy_version.isprintable():
+        raise PushError("policy_version must have 1 to 200 printable characters")
+    return policy_version
+
+
+async def _update(
+    bus: Bus,
+    model: str,
+    record: Weights,
+    weights: bytes | Path | None,
+    deadline_s: float,
+    known: Collection[str],
+) -> Pushed:
+    """Make a record the newest one, with the weights that it stands for."""
     try:
         subjects.instance(model, "model")
     except subjects.BadToken as error:
         raise PushError(str(error)) from None
-    if not 0 < len(policy_version) <= 200 or not policy_version.isprintable():
-        raise PushError("policy_version must have 1 to 200 printable characters")
     js = bus.js
     try:
         last = functools.partial(js.last, streams.WEIGHTS, subjects.weights(model))
@@ -112,29 +154,18 @@ async def push(
     except BadMessage as error:
         raise PushError(f"the stored newest weights of {model} cannot be read: {error}") from None
     replicas = set(known) or await _replicas(bus, model, was_pushed_before=before is not None)
-    before_it = _before(before, policy_version)
-    record = Weights(
-        policy_version=policy_version,
-        mode=mode,
-        in_flight=in_flight,
-        before=before_it,
-        restarted=before and _mark(before, before.restarted, policy_version),
-        finished=before and _mark(before, before.finished, policy_version),
-        at=time.time(),
-    )
+    record = _after(record, before)
     name = secrets.token_hex(12)
     oldest = 0
     may_be_announced = False
     async with contextlib.AsyncExitStack() as stack:
         try:
-            if weights is None:
-                record = msgspec.structs.replace(record, path=str(path))
-            else:
+            if weights is not None:
                 with _opened(weights) as file:
                     record, oldest = await _store_parts(bus, model, name, record, file)
-            if in_flight != "continue":
+            if record.in_flight != "continue":
                 await stack.enter_async_context(held(bus, model))
-            if in_flight == "finish":
+            if record.in_flight == "finish":
                 await until_finished(bus, model, deadline_s)
             may_be_announced = True
             sequence = await _store_record(js, model, record, 0 if replaced is None else replaced.sequence)
@@ -145,13 +176,22 @@ async def push(
                     await _remove_parts(js, f"{subjects.weights_parts(model, name)}.*")
             raise
         search = stack.enter_context(WorkerSearch(bus, model))
-        pushed = await _confirmed(bus, search, policy_version, sequence, replicas, deadline_s)
+        pushed = await _confirmed(bus, search, record.policy_version, sequence, replicas, deadline_s)
         if pushed.taken_back:
             await _take_back(bus, model, record, replaced, sequence)
     if not pushed.taken_back:
         # What came before is not needed; a replica that is still fetching it finds that there is something newer.
         await _remove_parts(js, subjects.all_weights_parts(model), before=oldest or sequence)
     return pushed
+
+
+def _after(record: Weights, before: Weights | None) -> Weights:
+    """Return a record that follows another one."""
+    record = msgspec.structs.replace(record, before=_before(before, record.policy_version), at=time.time())
+    if before is not None:
+        record.restarted = record.restarted or _mark(before, before.restarted, record.policy_version)
+        record.finished = record.finished or _mark(before, before.finished, record.policy_version)
+    return record
 
 
 async def newest(bus: Bus, model: str) -> Weights | None:
@@ -194,7 +234,7 @@ async def _replicas(bus: Bus, model: str, *, was_pushed_before: bool) -> set[str
         found = await find_workers(bus, model, wait_s=LOOK_S)
         if found:
             break
-    if any(_weights_of(stats) is None for stats in found):
+    if any(weights_of(stats) is None for stats in found):
         raise PushError(f"{model} is {found[0]['metadata'].get('implementation', 'a worker')}, which loads no weights")
     return {stats["id"] for stats in found}
 
@@ -294,7 +334,7 @@ async def _confirmed(
     problems: dict[str, str] = {}
     while True:
         for stats in await search.ask(LOOK_S, expected=replicas):
-            worker, state = stats["id"], _weights_of(stats)
+            worker, state = stats["id"], weights_of(stats)
             if state is None:
                 continue
             replicas.add(worker)
@@ -329,10 +369,10 @@ async def _is_gone(bus: Bus, worker: str) -> bool:
     return False
 
 
-def _weights_of(stats: dict[str, Any]) -> _LoadState | None:
+def weights_of(stats: dict[str, Any]) -> LoadState | None:
     """Return the state of the weights that a worker reports; None if it loads none, or is not a worker."""
     try:
         subjects.token(stats["id"], "worker")
     except subjects.BadToken:
         return None
-    return reported(stats, "weights", _LoadState)
+    return reported(stats, "weights", LoadState)

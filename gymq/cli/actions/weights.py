@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
+from gymq.bus import Bus
 from gymq.bus.credentials import may_take
-from gymq.bus.weights.pushing import Pushed
+from gymq.bus.weights.pushing import Pushed, announce
 from gymq.bus.weights.pushing import push as push_weights
 from gymq.cli.shared.cluster import connected, running_url
 from gymq.cluster.server.roles import OPERATOR, TRAINER
 from gymq.defaults import InFlight, WeightsMode
 from gymq.render import printable
+
+
+@asynccontextmanager
+async def _connected(nats: str | None) -> AsyncIterator[Bus]:
+    url = await running_url(nats)
+    role = OPERATOR if may_take(url, OPERATOR) and not may_take(url, TRAINER) else TRAINER
+    async with connected(url, name="gymq weights", role=role) as bus:
+        yield bus
 
 
 async def push_to_cluster(
@@ -24,9 +35,7 @@ async def push_to_cluster(
     deadline_s: float,
     nats: str | None,
 ) -> int:
-    url = await running_url(nats)
-    role = OPERATOR if may_take(url, OPERATOR) and not may_take(url, TRAINER) else TRAINER
-    async with connected(url, name="gymq weights", role=role) as bus:
+    async with _connected(nats) as bus:
         pushed = await push_weights(
             bus,
             model,
@@ -38,6 +47,14 @@ async def push_to_cluster(
             deadline_s=deadline_s,
         )
     return report(model, pushed)
+
+
+async def announce_to_cluster(
+    model: str, policy_version: str, in_flight: InFlight, deadline_s: float, nats: str | None
+) -> int:
+    async with _connected(nats) as bus:
+        announced = await announce(bus, model, policy_version, in_flight=in_flight, deadline_s=deadline_s)
+    return report(model, announced)
 
 
 def report(model: str, pushed: Pushed) -> int:

@@ -129,6 +129,8 @@ _READ_OUTCOMES = (
 )
 _READ_TASK_PARTS = _last(streams.PARTS, TASK_PARTS)
 
+_NEWEST_WEIGHTS = _last(streams.WEIGHTS, WEIGHTS)
+
 _CLIENT = (
     # Submitting.
     *(SUBMISSIONS, TASKS, URGENT, SUBMITTED, RUNS, TASK_PARTS),
@@ -147,6 +149,8 @@ _CLIENT = (
     # Status.
     *("$JS.API.INFO", "$JS.API.STREAM.INFO.*", "$JS.API.CONSUMER.LIST.*"),
     *("$SRV.PING", "$SRV.INFO", "$SRV.STATS", "$SRV.INFO.*", "$SRV.STATS.*"),
+    # Whether the versions of a policy are known.
+    _NEWEST_WEIGHTS,
     # Asking a judge, for `gymq score`.
     *_JUDGE_CALLS,
 )
@@ -155,8 +159,6 @@ _AGENT_CALLS = (
     *(MODEL, REPLICA, SEED, ONE_SEED, STATELESS, ONE_STATELESS, SESSION),
     *(*_callee("model"), *_callee("resources"), "$SRV.PING.*"),
 )
-
-_NEWEST_WEIGHTS = _last(streams.WEIGHTS, WEIGHTS)
 
 ROLES: tuple[Role, ...] = (
     Role(
@@ -170,7 +172,7 @@ ROLES: tuple[Role, ...] = (
         "does what a client does, and pushes new weights",
         publish=(
             *(*_CLIENT, *_large_bodies(TRAINER)),
-            *(WEIGHTS, WEIGHTS_PARTS, _NEWEST_WEIGHTS, HOLD),
+            *(WEIGHTS, WEIGHTS_PARTS, HOLD),
             f"$JS.API.STREAM.PURGE.{streams.WEIGHTS}",
             f"$JS.API.CONSUMER.INFO.{streams.TASKS}.*",  # which rollouts have begun
         ),

@@ -13,6 +13,7 @@ import msgspec
 
 from gymq.bus import Bus, streams
 from gymq.bus.discovery import find_workers, is_running
+from gymq.bus.weights.known import VersionsUnknown, check_known_to
 from gymq.config import record_options
 from gymq.data.disk_index import EarlierRows
 from gymq.data.jsonl import JsonlFile, atomic_write, numbered_lines, truncate_torn_line
@@ -266,6 +267,11 @@ class RunSetup:
                     "" if agent == self._options.materialise.agent_name else ", which the row names in `agent_ref`,"
                 )
                 raise CollectError(f"{where}: no agent named {agent!r}{by_row} is running; running: {running}")
+        if self._options.max_staleness is not None:
+            try:
+                await check_known_to(self._bus, agents)
+            except VersionsUnknown as error:
+                raise CollectError(str(error)) from None
 
 
 @contextmanager

@@ -347,7 +347,7 @@ class Engine:
         elif update.path is not None:
             shapes = shapes_at(Path(update.path))
         else:
-            raise UnusableWeights("neither a path nor weights are given")
+            raise UnusableWeights("they are only announced, and this engine loads its weights itself: push them")
         if self._shapes is not None:
             check_fit(shapes, self._shapes)
 

@@ -26,6 +26,7 @@ class LocalVLLMModel(VLLMModel):
 
     async def start(self) -> None:
         options = self.options
+        self.is_announced = bool(options.base_url)
         if not options.base_url:
             if options.return_token_id_information:
                 # The engine is ours: it names the tokens itself, in numbers and in the same reply.
@@ -58,10 +59,9 @@ class LocalVLLMModel(VLLMModel):
 
     async def load_weights(self, update: gymq.WeightsUpdate) -> None:
         if self._engine is None:
-            raise NotImplementedError(
-                f"{self.name}: the engines at base_url cannot be given weights from here; update them where they run"
-            )
-        await self._engine.load_weights(update)
+            await super().load_weights(update)
+        else:
+            await self._engine.load_weights(update)
 
 
 def _make_engine(options: LocalVLLMOptions, variables: Mapping[str, str]) -> AnyEngine:

@@ -45,6 +45,11 @@ from gymq.responses.errors import warn_once
 from gymq.responses.from_chat import check_tokens, readable_completion
 from gymq.responses.reply import readable_response
 
+
+class WeightsElsewhere(gymq.GymqError):
+    """Weights came for engines that only someone else can give them."""
+
+
 AnswerOf = Callable[[dict[str, Any]], dict[str, Any]]  # from a chat completion to the answer in the caller's dialect
 
 
@@ -66,6 +71,7 @@ class VLLMModel(EndpointModel):
     """Sends each request to one of the engines; all requests of a rollout to the same."""
 
     Options: type[VLLMOptions] = VLLMOptions
+    is_announced = True
 
     async def start(self) -> None:
         await super().start()
@@ -102,6 +108,17 @@ class VLLMModel(EndpointModel):
     def backend(self) -> Backend:
         """Return the engines that answer."""
         return Engines(self.options)
+
+    async def load_weights(self, update: gymq.WeightsUpdate) -> None:
+        """Take the version of weights that the engines have.
+
+        Raises:
+            WeightsElsewhere: it comes with weights.
+        """
+        if not update.is_announced:
+            raise WeightsElsewhere(
+                "engines at `base_url` are given weights where they run; then `gymq weights announce` tells the version"
+            )
 
     async def ask(self, request: gymq.ModelRequest) -> dict[str, Any]:
         options = self.options

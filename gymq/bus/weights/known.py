@@ -1,0 +1,69 @@
+"""Whether the versions of a policy are known: without them a limit on staleness would limit nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from gymq.bus import Bus
+from gymq.bus.discovery import find_workers, is_running, reported
+from gymq.bus.weights.holding import LOOK_S, Begun
+from gymq.bus.weights.pushing import newest, weights_of
+from gymq.errors import GymqError
+
+LOOKS = 30  # until a worker answers; it may be busy
+
+
+class VersionsUnknown(GymqError):
+    """A limit on staleness is asked for, and nothing tells which policy answers."""
+
+
+async def check_known(bus: Bus, model: str) -> None:
+    """Check that something tells the versions of a model: weights that were pushed or announced, or the model itself.
+
+    Raises:
+        VersionsUnknown: nothing does.
+        BusError: the server does not answer.
+    """
+    if await bus.retry_read(lambda: newest(bus, model)) is not None:
+        return
+    if not await is_running(bus, model, "models"):
+        raise VersionsUnknown(
+            f"staleness cannot be limited: no model named {model!r} is running, and no weights of it were announced"
+        )
+    if not any(map(_tells, await _reports(bus, model))):
+        raise VersionsUnknown(
+            f"staleness cannot be limited: nothing tells which policy {model} answers with; announce each, the first "
+            f"one included, with `gymq weights announce VERSION --model {model}` or `TrainingRun.announce`"
+        )
+
+
+async def check_known_to(bus: Bus, agents: Iterable[str]) -> None:
+    """Check the models of agents; errors as in `check_known`."""
+    begun = [reported(stats, "begun", Begun) for agent in agents for stats in await _reports(bus, agent)]
+    for model in sorted({one.model for one in begun if one is not None}):
+        await check_known(bus, model)
+
+
+async def is_announced(bus: Bus, model: str) -> bool:
+    """Return whether the versions of a model are those that are announced.
+
+    Raises:
+        BusError: the server does not answer.
+    """
+    states = [weights_of(stats) for stats in await _reports(bus, model)]
+    return any(state is not None and state.is_announced for state in states)
+
+
+def _tells(stats: dict[str, Any]) -> bool:
+    """Return whether a replica knows its version, or loads its weights itself."""
+    state = weights_of(stats)
+    return bool(reported(stats, "policy_version", str)) or (state is not None and not state.is_announced)
+
+
+async def _reports(bus: Bus, name: str) -> list[dict[str, Any]]:
+    """Return what the workers of an instance report."""
+    for _ in range(LOOKS):
+        if found := await find_workers(bus, name, wait_s=LOOK_S):
+            return found
+    return []
