@@ -11,8 +11,9 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 import msgspec
-from gymq.workers.models.openai_model.endpoint import MAX_EXCERPT, Refused
+from gymq.workers.models.openai_model.endpoint import MAX_EXCERPT
 from gymq.workers.models.openai_model.overflow import ContextOverflow, is_context_overflow
+from gymq.workers.models.openai_model.refusal import Refused
 from gymq.workers.models.vllm_model.asked import Exchange, readable
 from gymq.workers.models.vllm_model.sampler import Sampler
 

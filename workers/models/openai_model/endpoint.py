@@ -18,8 +18,10 @@ from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import msgspec
+from gymq.workers.models.openai_model.left_out import LeftOut
 from gymq.workers.models.openai_model.limit import AdaptiveLimit
 from gymq.workers.models.openai_model.overflow import ContextOverflow, is_context_overflow
+from gymq.workers.models.openai_model.refusal import Refused
 from gymq.workers.models.openai_model.retry import (
     ASKED_TOO_OFTEN,
     BROKEN,
@@ -43,7 +45,6 @@ MAX_CONNECTING = 256  # at a time; the handshakes of thousands take longer than 
 MAX_EXCERPT = 500  # characters of an endpoint's message that are passed on
 _SHORTEST_SECRET = 4  # shorter ones protect nothing, and cutting them out would garble every text
 _QUOTA_USED_UP = "insufficient_quota"
-_UNKNOWN_PATH = frozenset({404, 405, 501})
 
 _TOP_UP = "the quota of the key is used up: raise it, or set another key"
 # What to do about an answer that no request of this configuration will change.
@@ -57,33 +58,6 @@ _CURES = {
 }
 
 _decode = msgspec.json.Decoder().decode
-
-
-class Refused(gymq.GymqError):
-    """The endpoint refused a request.
-
-    Attributes:
-        reason: the endpoint's own words, cut to a sensible length.
-        code: the endpoint's error code or type, empty if it gave none.
-        retryable: whether a later attempt may succeed.
-        status: of the answer.
-        curable: whether the key, the URL or the model's name is wrong, and not the request.
-    """
-
-    def __init__(
-        self, message: str, *, reason: str, code: str, retryable: bool, status: int = 200, curable: bool = False
-    ) -> None:
-        super().__init__(message)
-        self.reason = reason
-        self.code = code
-        self.retryable = retryable
-        self.status = status
-        self.curable = curable
-
-    @property
-    def is_unknown_path(self) -> bool:
-        """Whether the endpoint may not have the path that was asked at all."""
-        return self.status in _UNKNOWN_PATH
 
 
 class NotJson(gymq.RolloutError):
@@ -139,6 +113,7 @@ class Endpoint:
         self._headers = {**headers, "Content-Type": "application/json", "Accept": "application/json"}
         self._secrets = sorted((text for text in secrets if len(text) >= _SHORTEST_SECRET), key=len, reverse=True)
         self.limit = AdaptiveLimit(max_concurrent_requests)
+        self._left_out = LeftOut()
         self.num_retries = 0
         self._host = urlsplit(self.base_url).netloc
         self._waiting: Counter[str] = Counter()  # requests that wait for their next try, by the reason
@@ -171,7 +146,7 @@ class Endpoint:
             async with asyncio.timeout_at(deadline):
                 while True:
                     try:
-                        return await self._in_turn(path, body)
+                        return await self._examined(path, body)
                     except Trouble as trouble:
                         wait_s = tries.wait_s(trouble, deadline - loop.time())
                         waits_for = trouble.waits_for
@@ -203,6 +178,16 @@ class Endpoint:
     def waits(self) -> Counter[str]:
         """Return how many requests wait for their next try, or because others were refused, by the reason."""
         return self._waiting + Counter({self._refused: self.limit.held_back})
+
+    async def _examined(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Send a request, and again without each field that is refused and changes no reply."""
+        while True:
+            sent = self._left_out.sendable(path, body)
+            try:
+                return await self._in_turn(path, sent)
+            except Refused as refused:
+                if not self._left_out.learn(path, sent, refused):
+                    raise
 
     async def _in_turn(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         async with self.limit.slot() as sent_in:

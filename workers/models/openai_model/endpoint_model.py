@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import pydantic
-from gymq.workers.models.openai_model.endpoint import Endpoint, Refused
+from gymq.workers.models.openai_model.endpoint import Endpoint
+from gymq.workers.models.openai_model.refusal import Refused
 from gymq.workers.models.openai_model.response_cache import DEFAULT_FOLDER, ResponseCache
 
 import gymq

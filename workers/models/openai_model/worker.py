@@ -7,10 +7,11 @@ import difflib
 import time
 from typing import Any, Literal
 
-from gymq.workers.models.openai_model.endpoint import Endpoint, NotJson, Refused
+from gymq.workers.models.openai_model.endpoint import Endpoint, NotJson
 from gymq.workers.models.openai_model.endpoint_model import PROBE, EndpointModel, failed, unsendable
 from gymq.workers.models.openai_model.options import OpenAIOptions
 from gymq.workers.models.openai_model.overflow import ContextOverflow
+from gymq.workers.models.openai_model.refusal import UNFIT, Refused
 
 import gymq
 from gymq.protocol.tokens import TOKEN_FIELDS
@@ -22,6 +23,7 @@ from gymq.responses import (
     validate_params,
 )
 from gymq.responses.arguments import with_sent_arguments
+from gymq.responses.errors import warn_once
 from gymq.responses.reply import readable_response
 from gymq.responses.tokens import OPTIONAL_TOKEN_FIELDS
 
@@ -105,7 +107,7 @@ class OpenAIModel(EndpointModel):
             raise failed(message, retryable=refused.retryable, curable=refused.curable) from None
 
     async def _ask_in_either(self, params: dict[str, Any], timeout_s: float) -> dict[str, Any]:
-        """Ask in the Responses dialect or, if the endpoint has no such path, in Chat Completions; remember which.
+        """Ask in the Responses dialect or, if that path is missing or refuses, in Chat Completions; remember which.
 
         Raises:
             Refused, RolloutError: as `_ask_in`.
@@ -115,19 +117,24 @@ class OpenAIModel(EndpointModel):
         try:
             reply = await self._ask_in("responses", params, timeout_s)
         except Refused as refused:
-            if not refused.is_unknown_path:
+            if not refused.is_unknown_path and refused.status not in UNFIT:
                 raise
+            first = refused
         except NotJson:
-            pass
+            first = None
         else:
             self._dialect = "responses"
             return reply
         try:
             reply = await self._ask_in("chat", params, deadline - loop.time())
-        except Refused as refused:
-            if not refused.is_unknown_path:
+        except (Refused, gymq.InvalidTask) as refused:
+            if first is not None and not first.is_unknown_path:
+                raise first from None
+            if isinstance(refused, Refused) and not refused.is_unknown_path:
                 self._dialect = "chat"
             raise
+        if first is not None and not first.is_unknown_path:
+            warn_once(f"{first}; its Chat Completions take the request, so all are sent there")
         self._dialect = "chat"
         return reply
 

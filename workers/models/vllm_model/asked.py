@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
-from gymq.workers.models.openai_model.endpoint import Refused
 from gymq.workers.models.openai_model.endpoint_model import failed
+from gymq.workers.models.openai_model.refusal import Refused
 from gymq.workers.models.vllm_model.reply import UnexpectedReasoning
 from gymq.workers.models.vllm_model.sampler import Sampler
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-from gymq.workers.models.openai_model.endpoint import Refused
 from gymq.workers.models.openai_model.overflow import ContextOverflow
+from gymq.workers.models.openai_model.refusal import Refused
 from gymq.workers.models.vllm_model.options import VLLMOptions
 from gymq.workers.models.vllm_model.sampler import FROM_CHECKPOINT, Sampler
 

@@ -7,6 +7,8 @@ from gymq.workers.models.openai_model.tests.conftest import Start, ask, failure
 from gymq.workers.models.openai_model.tests.mock_server import Answer, Asked, MockServer, as_json, error
 from gymq.workers.models.openai_model.tests.replies import completion, response
 
+from gymq.responses import output_text
+
 MISSING = (
     error("404 Not Found", "File Not Found"),
     as_json({"detail": "Not Found"}, "404 Not Found"),
@@ -49,10 +51,25 @@ async def test_an_endpoint_with_responses_is_never_asked_in_chat(start: Start, s
     assert targets(server) == ["/v1/responses"] * 2
 
 
-async def test_a_refusal_of_the_request_says_nothing_of_the_dialect(start: Start, server: MockServer) -> None:
+async def test_a_refused_request_is_tried_in_chat_as_long_as_no_dialect_is_known(
+    start: Start, server: MockServer
+) -> None:
     serve(server, responses=error("400 Bad Request", "no"), completions=as_json(completion("Hello")))
-    await failure(await start())
-    assert targets(server) == ["/v1/responses"]
+    worker = await start()
+    for _ in range(2):
+        assert output_text(await ask(worker)) == "Hello"
+    assert targets(server) == ["/v1/responses", "/v1/chat/completions", "/v1/chat/completions"]
+
+
+async def test_a_refusal_in_both_dialects_is_that_of_the_first(start: Start, server: MockServer) -> None:
+    serve(server, responses=error("400 Bad Request", "no"), completions=error("422 Unprocessable Entity", "never"))
+    worker = await start()
+    assert "400 Bad Request: no" in (await failure(worker)).message
+    serve(server, responses=as_json(response("Hello")))
+    await ask(worker)
+    serve(server, responses=error("400 Bad Request", "no"))
+    await failure(worker)
+    assert targets(server)[2:] == ["/v1/responses"] * 2
 
 
 async def test_a_path_that_refuses_the_request_is_there(start: Start, server: MockServer) -> None:

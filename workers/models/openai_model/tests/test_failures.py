@@ -205,7 +205,7 @@ async def test_a_full_context_is_an_incomplete_reply(
 
 
 async def test_a_parameter_that_the_endpoint_does_not_know_is_no_full_context(start: Start, server: MockServer) -> None:
-    server.answers = [error("400 Bad Request", "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens'.")]
+    server.answers = [error("400 Bad Request", "Unsupported parameter: 'max_context'.")]
     assert is_model_failure(await failure(await start(dialect="chat")), retryable=False)
 
 
@@ -231,7 +231,8 @@ async def test_a_setting_that_the_endpoint_refuses_is_not_the_fault_of_the_histo
     start: Start, server: MockServer
 ) -> None:
     server.answers = [error("400 Bad Request", "temperature: must be at most 2")]
-    assert is_model_failure(await failure(await start(), input=HISTORY, temperature=3.0), retryable=False)
+    worker = await start(dialect="responses")
+    assert is_model_failure(await failure(worker, input=HISTORY, temperature=3.0), retryable=False)
     assert [len(asked.body["input"]) for asked in server.asked] == [3, 1]
 
 
