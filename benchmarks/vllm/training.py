@@ -22,7 +22,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterable, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -39,7 +39,9 @@ from gymq.cluster.worker_process import build
 from gymq.config import Config
 from gymq.execution.loading import registry
 from gymq.protocol.tokens import TOKEN_FIELDS
-from gymq.trainer import TrainingRun
+from gymq.trainer import TrainingBatch, TrainingRun
+from gymq.trainer.batch_options import BatchOptions
+from gymq.trainer.batches import Batches
 from gymq.trainer.groups import Group, Sample
 
 sys.path.append(str(Path(__file__).parents[2] / "examples" / "train_tiny"))
@@ -107,16 +109,14 @@ class Measured(Training):
         }
         return {}
 
-    def _roll_out(self, tasks: list[Row], step: int) -> AsyncIterable[Group]:
-        return self._counted(super()._roll_out([_of_length(task, self._tokens) for task in tasks], step))
+    def _tasks(self) -> Iterator[Row]:
+        return (_of_length(task, self._tokens) for task in super()._tasks())
 
-    async def _counted(self, batch: AsyncIterable[Group]) -> AsyncIterator[Group]:
-        async for group in batch:
-            if not group.is_complete:
-                raise SystemExit(f"a rollout failed: {group.failures[0].message}")
-            self.num_rollouts += len(group.samples)
-            self.num_tokens += sum(sum(sample.record().is_sampled()) for sample in group.samples)
-            yield group
+    async def _batches(self, state: Row | None) -> AsyncIterator[TrainingBatch]:
+        async for batch in super()._batches(state):
+            self.num_rollouts += int(batch.metrics["rollouts"])
+            self.num_tokens += int(batch.metrics["tokens"])
+            yield batch
 
 
 def _of_length(task: Row, tokens: int) -> Row:
@@ -172,14 +172,20 @@ class DirectRun:
         self.agents: dict[str, AgentHarness[Any]] = {}
         self._model = model
 
-    def after_update(self, hook: Callable[[str], Awaitable[None]]) -> None:
-        self._after_update = hook
-
     async def update_weights(self, policy_version: str, *, weights: bytes) -> None:
         await self._model.load_weights(WeightsUpdate(policy_version, weights=weights))
-        await self._after_update(policy_version)
 
-    def run_rollouts(self, rows: Sequence[Row], *, num_samples: int, **_: Any) -> AsyncIterator[Group]:
+    def train_batches(self, rows: Iterable[Row], **options: Any) -> AsyncIterator[TrainingBatch]:
+        async def updates_since() -> Callable[[str], int]:
+            return lambda version: 0
+
+        async def not_begun() -> set[int]:
+            return set()
+
+        made = BatchOptions.of(**options, on_failed_group="raise")
+        return Batches(rows, made, self.run_rollouts, updates_since, not_begun, None).formed()
+
+    def run_rollouts(self, rows: Sequence[Row], *, num_samples: int, **_: Any) -> Any:
         """Begin all rollouts now; yield groups as they are completed."""
         return _completed([asyncio.create_task(self._group(row, num_samples)) for row in rows])
 

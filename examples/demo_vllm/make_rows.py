@@ -10,20 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-ROWS_OF_A_KIND = 16
+from gymq.testing.policy.battery import ADD
 
-ADD = {
-    "type": "function",
-    "name": "add",
-    "description": "Add two integers.",
-    "parameters": {
-        "type": "object",
-        "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
-        "required": ["a", "b"],
-        "additionalProperties": False,
-    },
-    "strict": True,
-}
+ROWS_OF_A_KIND = 16
 
 
 def row(agent: str, user: str, tools: list[dict[str, Any]] | None = None, **members: Any) -> dict[str, Any]:

@@ -54,6 +54,15 @@ def average_gradients(model: torch.nn.Module) -> None:
             parameter.grad /= dist.get_world_size()
 
 
+def of_all(value: Any) -> list[Any]:
+    """Return the values of all processes, the first one's first."""
+    if not dist.is_initialized():
+        return [value]
+    values = [None] * dist.get_world_size()
+    dist.all_gather_object(values, value)
+    return values
+
+
 def mean_of_all(values: Sequence[float]) -> tuple[float, int]:
     """Return the mean of the values of all processes, and how many there are."""
     totals = torch.tensor([sum(values), len(values)], dtype=torch.float64)

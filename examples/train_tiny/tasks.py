@@ -7,23 +7,12 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
+from gymq.testing.policy.battery import ADD
+
 Row = dict[str, Any]
 
 KINDS = ("sum", "choice", "tool")
 HELD_OUT = 16  # tasks of each kind that are never trained on
-
-ADD = {
-    "type": "function",
-    "name": "add",
-    "description": "Add two integers.",
-    "parameters": {
-        "type": "object",
-        "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
-        "required": ["a", "b"],
-        "additionalProperties": False,
-    },
-    "strict": True,
-}
 
 
 class Tasks:

@@ -18,8 +18,8 @@ import os
 import re
 import statistics
 import time
-from collections import defaultdict, deque
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from collections import defaultdict
+from collections.abc import AsyncIterable, AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from itertools import islice
@@ -28,8 +28,8 @@ from typing import Any
 
 import torch
 from curve import LiveCurve, save_png
-from grpo import Update, advantages, update
-from processes import mean_of_all, meet, start_others, wait_for_all
+from own_grpo import POLICY, update
+from processes import average_gradients, mean_of_all, meet, of_all, start_others, wait_for_all
 from rich.console import Console
 from rich.table import Table
 from safetensors.torch import save
@@ -39,20 +39,15 @@ from transformers.utils.logging import disable_progress_bar
 
 from gymq.cluster.launch import Cluster
 from gymq.config import Config, load
-from gymq.data.records import Record
-from gymq.trainer import TrainingRun
-from gymq.trainer.groups import Group, SampleFailed
-from gymq.trainer.sampling import Difficulties, varied_groups
+from gymq.trainer import TrainingBatch, TrainingRun
+from gymq.trainer.sampling import Difficulties
 
-EXAMPLES = Path(__file__).parents[1]
-POLICY = EXAMPLES / "tiny_policy" / "checkpoint"
-CONFIG = EXAMPLES / "demo_vllm" / "config.yaml"
-STRAGGLER_S = 60.0
-TASKS_OF_A_STEP = 10_000  # task indices that are kept for each step
+CONFIG = Path(__file__).parents[1] / "demo_vllm" / "config.yaml"
+EVALUATION = 1_000_000  # first task index of an evaluation, times its number
 CANDIDATES = 4  # tasks that `--varied` chooses from, for each group
+FIRST = 4  # rollouts after which `--varied` replaces a group that does not vary
 FOLDER = "train-tiny-"  # how the names of folders begin, below `runs`
 ARGUMENTS, RESULT = "arguments.json", "result.json"  # files in them
-FIRST = 4  # rollouts after which `--varied` replaces a group that does not vary
 
 
 @dataclass
@@ -61,6 +56,7 @@ class Result:
 
     rewards: list[float] = field(default_factory=list)  # mean of each step
     rollouts: list[int] = field(default_factory=list)  # of each step, those of replaced groups too
+    seconds: list[float] = field(default_factory=list)  # that each step took
     before: dict[str, float] = field(default_factory=dict)  # mean reward of the evaluation, by kind
     after: dict[str, float] = field(default_factory=dict)
 
@@ -75,91 +71,93 @@ class Training:
         model = AutoModelForCausalLM.from_pretrained(POLICY, dtype=torch.float32)
         self._model = model.to(given.device).eval()
         self._optimizer = torch.optim.AdamW(self._model.parameters(), lr=given.learning_rate, weight_decay=0.0)
+        self._optimizer.register_step_pre_hook(lambda *_: average_gradients(self._model))
         self._result = Result()
         self._checkpoint: Path = given.output / "checkpoint.pt"
-        self._loaded: list[str] = []
         self._known = Difficulties()
-        run.after_update(self._on_loaded)
 
     async def train(self, console: Console) -> Result:
-        if self._checkpoint.exists():
-            self._resume()
-            if self._given.varied:
-                of_done_steps = range(TASKS_OF_A_STEP, (len(self._result.rewards) + 1) * TASKS_OF_A_STEP)
-                self._known = await Difficulties.of_run(self._run, of_done_steps)
-        result, steps = self._result, self._given.steps
-        done_before = len(result.rewards)
+        state = self._resume() if self._checkpoint.exists() else None
+        if state and self._given.varied:
+            self._known = await Difficulties.of_run(self._run, range(state["next"]))
         if self._rank == 0:
-            await self._push(done_before)
-            result.before = result.before or await self._evaluate(0)
+            await self._push(len(self._result.rewards))
+            self._result.before = self._result.before or await self._evaluate(0)
         await asyncio.to_thread(wait_for_all)
+        started, known_before = time.monotonic(), self._known.num_rollouts
         with LiveCurve(console) as curve:
-            batches = self._roll_out_ahead(done_before)
-            for step in range(done_before + 1, steps + 1):
-                if sum(result.rollouts) >= self._given.rollouts:
+            async for batch in self._batches(state):
+                gap, clipped = await asyncio.to_thread(self._update, batch)
+                num_rollouts = self._result.rollouts[-1]
+                if self._given.varied:
+                    self._result.rollouts[-1] = self._known.num_rollouts - known_before
+                await self._save_and_push(batch.state)
+                self._result.seconds.append(time.monotonic() - started)
+                if self._rank == 0:
+                    line = f"{num_rollouts} rollouts, log probs differ by {gap:.1e}, {clipped:.1%} clipped"
+                    curve.show(self._result.rewards, self._line(batch, line))
+                if self._is_done:
                     break
                 started, known_before = time.monotonic(), self._known.num_rollouts
-                records, gains, rewards = await _samples(next(batches))
-                done = await asyncio.to_thread(update, self._model, self._optimizer, records, gains)
-                reward, num_rollouts = await asyncio.to_thread(mean_of_all, rewards)
-                result.rewards.append(reward)
-                result.rollouts.append(self._known.num_rollouts - known_before if self._given.varied else num_rollouts)
-                if self._rank == 0:
-                    self._save()  # before others see it: what is resumed from is never older than what is served
-                    await self._push(step)
-                await asyncio.to_thread(wait_for_all)  # rollouts that begin now are of the new policy
-                if self._rank == 0:
-                    line = self._line(result.rewards, num_rollouts, done, time.monotonic() - started)
-                    curve.show(result.rewards, line)
         if self._rank == 0:
-            result.after = await self._evaluate(steps + 1)
-        return result
+            self._result.after = await self._evaluate(self._given.steps + 1)
+        return self._result
 
-    def _roll_out_ahead(self, done_before: int) -> Iterator[AsyncIterable[Group]]:
-        """The batches of the steps that are left, each submitted as many steps ahead as there may be."""
-        waiting: deque[AsyncIterable[Group]] = deque()
-        num_tasks = self._given.prompts * (CANDIDATES if self._given.varied else 1)
-        to_train_on = Tasks(self._given.seed).to_train_on(self._given.tasks)
-        for step in range(1, self._given.steps + 1):
-            tasks = list(islice(to_train_on, num_tasks))  # those of earlier steps too: the order stays the same
-            if step > done_before:
-                waiting.append(self._roll_out(tasks, step))
-            if len(waiting) > self._given.ahead:
-                yield waiting.popleft()
-        yield from waiting
+    @property
+    def _is_done(self) -> bool:
+        done = self._result
+        return len(done.rewards) >= self._given.steps or sum(done.rollouts) >= self._given.rollouts
 
-    def _roll_out(self, tasks: list[Row], step: int) -> AsyncIterable[Group]:
-        given, rows = self._given, _numbered(tasks, step)
-        options: dict[str, Any] = {"num_samples": given.samples, "straggler_s": STRAGGLER_S}
-        options["max_staleness"] = given.ahead
-        if not given.varied:
-            return self._run.run_rollouts(rows[self._rank :: given.processes], **options)
-        rows = self._known.most_informative(rows, len(rows))
-        return varied_groups(self._run, rows, given.prompts, known=self._known, first=FIRST, **options)
+    def _tasks(self) -> Iterator[Row]:
+        return Tasks(self._given.seed).to_train_on(self._given.tasks)
 
-    def _save(self) -> None:
-        state = {"model": self._model.state_dict(), "optimizer": self._optimizer.state_dict(), **vars(self._result)}
-        unfinished = self._checkpoint.with_suffix(".new")
-        torch.save(state, unfinished)
-        unfinished.replace(self._checkpoint)
+    def _batches(self, state: dict[str, Any] | None) -> AsyncIterable[TrainingBatch]:
+        """The batches of the steps that are left."""
+        given, tasks = self._given, self._tasks()
+        options: dict[str, Any] = {"ahead": given.ahead, "share": (self._rank, given.processes), "state": state}
+        if given.varied:
+            options |= {"varied": True, "first": FIRST, "known": self._known, "candidates": CANDIDATES}
+        else:
+            tasks = islice(tasks, given.steps * given.prompts)
+        groups = given.prompts // given.processes
+        return self._run.train_batches(tasks, groups=groups, num_samples=given.samples, **options)
 
-    def _resume(self) -> None:
-        state = torch.load(self._checkpoint, map_location=self._given.device, weights_only=True)
-        self._model.load_state_dict(state["model"])
-        self._optimizer.load_state_dict(state["optimizer"])
-        self._result = Result(state["rewards"], state["rollouts"], state["before"])
+    def _update(self, batch: TrainingBatch) -> tuple[float, float]:
+        gap, clipped = update(self._model, self._optimizer, batch.tensors(self._given.device))
+        reward, num_rollouts = mean_of_all([reward for group in batch.groups for reward in group.rewards])
+        self._result.rewards.append(reward)
+        self._result.rollouts.append(num_rollouts)
+        return gap, clipped
+
+    async def _save_and_push(self, state: dict[str, Any]) -> None:
+        """Save before others see it: what is resumed from is never older than what is served."""
+        states = await asyncio.to_thread(of_all, state)
+        if self._rank == 0:
+            unfinished = self._checkpoint.with_suffix(".new")
+            weights = {"model": self._model.state_dict(), "optimizer": self._optimizer.state_dict()}
+            torch.save({**weights, "states": states, "result": vars(self._result)}, unfinished)
+            unfinished.replace(self._checkpoint)
+            await self._push(len(self._result.rewards))
+        await asyncio.to_thread(wait_for_all)  # rollouts that begin now are of the new policy
+
+    def _resume(self) -> dict[str, Any]:
+        """Load the checkpoint, and return the state of the batches of this process."""
+        saved = torch.load(self._checkpoint, map_location=self._given.device, weights_only=True)
+        self._model.load_state_dict(saved["model"])
+        self._optimizer.load_state_dict(saved["optimizer"])
+        self._result = Result(**saved["result"])
+        state: dict[str, Any] = saved["states"][self._rank]
+        return state
 
     async def _push(self, step: int) -> None:
         weights = save({name: tensor.contiguous() for name, tensor in self._model.state_dict().items()})
         await self._run.update_weights(f"step-{step}", weights=weights)
 
-    async def _on_loaded(self, policy_version: str) -> None:
-        self._loaded.append(policy_version)
-
     async def _evaluate(self, step: int) -> dict[str, float]:
         """The mean reward of the held-out tasks, or of other draws of those to train on, by kind."""
         tasks, num_drawn = Tasks(self._given.seed), self._given.evaluation_draws
-        rows = _numbered(tasks.draw_again(num_drawn) if num_drawn else tasks.held_out(), step)
+        drawn = tasks.draw_again(num_drawn) if num_drawn else tasks.held_out()
+        rows = [{**row, "_ng_task_index": (step + 1) * EVALUATION + at} for at, row in enumerate(drawn)]
         rewards: dict[str, list[float]] = defaultdict(list)
         async for group in self._run.run_rollouts(rows, num_samples=self._given.evaluation_samples):
             if not group.is_complete:
@@ -167,35 +165,12 @@ class Training:
             rewards[group.example["kind"]] += group.rewards
         return {kind: statistics.fmean(rewards[kind]) for kind in KINDS if rewards[kind]}
 
-    def _line(self, rewards: list[float], num_rollouts: int, done: Update, seconds: float) -> str:
+    def _line(self, batch: TrainingBatch, what: str) -> str:
+        rewards, seconds = self._result.rewards, self._result.seconds[-1]
         return (
-            f"step {len(rewards)} of {self._given.steps}: reward {rewards[-1]:.3f} of {num_rollouts} rollouts, "
-            f"engine on {self._loaded[-1]}, log probs differ by {done.gap:.1e}, {done.clipped:.1%} clipped, "
-            f"{seconds:.1f} s"
+            f"step {len(rewards)} of {self._given.steps}: reward {rewards[-1]:.3f} of {what}, "
+            f"{batch.metrics['lag_max']:.0f} updates behind, {batch.metrics['wait_s']:.1f} of {seconds:.1f} s waited"
         )
-
-
-async def _samples(batch: AsyncIterable[Group]) -> tuple[list[Record], list[float], list[float]]:
-    """Records, their advantages and rewards. A group with one sample or none teaches nothing."""
-    records: list[Record] = []
-    gains: list[float] = []
-    rewards: list[float] = []
-    failures: list[SampleFailed] = []
-    async for group in batch:
-        rewards += group.rewards
-        failures += group.failures
-        if len(group.samples) > 1:
-            records += [sample.record() for sample in group.samples]
-            gains += advantages(group.rewards)
-    if not records:
-        why = failures[0].message if failures else "each group has one sample at most"
-        raise RuntimeError(f"there is nothing to train on in this step, {len(failures)} rollouts failed: {why}")
-    return records, gains, rewards
-
-
-def _numbered(rows: Iterable[Row], step: int) -> list[Row]:
-    """Rows with the task indices of a step: a trainer that comes back asks for the same ones."""
-    return [{**row, "_ng_task_index": step * TASKS_OF_A_STEP + at} for at, row in enumerate(rows)]
 
 
 def configuration(**serving: int) -> Config:
@@ -302,6 +277,8 @@ def main() -> None:
         parser.error("at least one step, one task and two samples of it are needed")
     if not 1 <= given.processes <= given.prompts:
         parser.error(f"--processes {given.processes}: there are 1 to {given.prompts}, one for each task of a step")
+    if given.prompts % given.processes:
+        parser.error(f"--processes {given.processes}: each has as many of the {given.prompts} tasks of a step")
     if given.varied and (given.ahead or given.processes > 1):
         parser.error("--varied decides by the rollouts of the step itself, on one process: without --ahead")
     if given.ahead is None:

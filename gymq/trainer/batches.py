@@ -150,24 +150,24 @@ class Batches:
 
     def _begin(self) -> None:
         """Begin as many groups as may be under way."""
-        while len(self._places) < (self._options.ahead + 1) * self._groups_of_batch and (found := self._take()):
-            self._places.append(_Place(self._trained, *found))
+        num_missing = (self._options.ahead + 1) * self._groups_of_batch - len(self._places)
+        self._places += [_Place(self._trained, *found) for found in self._take(max(0, num_missing))]
         for place in self._places:
             if place.group is None:
                 place.group = asyncio.create_task(self._fill(place))
 
-    def _take(self) -> tuple[int, Row] | None:
-        """Return the next row, or the best of the next candidates, with its position; None at the end."""
+    def _take(self, count: int) -> list[tuple[int, Row]]:
+        """Return so many of the next rows, or the best of their candidates, with their positions; fewer at the end."""
         part, parts = self._options.share
-        ours = ((index, row) for index, row in self._coming if index % parts == part)
-        candidates = list(islice(ours, self._options.candidates))
-        if not candidates:
-            return None
-        self._next = candidates[-1][0] + 1
+        ours = ((index, {**row}) for index, row in self._coming if index % parts == part)
+        candidates = list(islice(ours, count * self._options.candidates))
+        if candidates:
+            self._next = candidates[-1][0] + 1
         if self._options.known is None:
-            return candidates[0]
-        (best,) = self._options.known.most_informative([row for _, row in candidates], 1)
-        return next((index, row) for index, row in candidates if row is best)
+            return candidates
+        best = self._options.known.most_informative([row for _, row in candidates], count)
+        indices = {id(row): index for index, row in candidates}
+        return [(indices[id(row)], row) for row in best]
 
     async def _stale(self, chosen: Sequence[_Place]) -> list[_Place]:
         """Return the groups that are to be discarded, by the versions that their samples have."""
@@ -212,9 +212,9 @@ class Batches:
             if not self._is_replaced(group):
                 return group
             self._counts.dropped_tokens += group.num_sampled_tokens
-            if (found := self._take()) is None:
+            if not (found := self._take(1)):
                 return None
-            place.begun, (place.index, place.row) = self._trained, found
+            place.begun, ((place.index, place.row),) = self._trained, found
 
     async def _roll_out(self, place: _Place) -> Group:
         """Return the group of a place; one that does not vary may have its first samples only."""

@@ -1,4 +1,4 @@
-"""Rollouts where they are worth most: groups whose rewards differ, tasks until their pass rates are known.
+"""Rollouts where they are worth most: rows whose rewards differ, tasks until their pass rates are known.
 
 Only the rollouts are stored: the difficulty of a task is counted from the outcomes of the run, so a trainer that
 restarts knows the same.
@@ -13,7 +13,7 @@ import math
 from array import array
 from collections.abc import AsyncGenerator, Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -140,69 +140,6 @@ class Difficulties:
 def _widened(scale: Interval, rewards: Iterable[float]) -> Interval:
     """Return a scale that includes these rewards."""
     return Interval(min((scale.low, *rewards)), max((scale.high, *rewards)))
-
-
-async def varied_groups(
-    run: TrainingRun,
-    examples: Iterable[Row],
-    num_groups: int,
-    *,
-    known: Difficulties | None = None,
-    first: int | None = None,
-    **options: Any,
-) -> AsyncGenerator[Group, None]:
-    """Yield groups whose samples differ in reward; others are replaced by the next example while the step runs.
-
-    There are never more groups in flight than are still needed. With the same examples, a trainer that restarts gets
-    the same groups. Source: dynamic sampling in "DAPO", arXiv:2503.14476, section 3.2.
-
-    Args:
-        examples: rows as for `run_rollouts`, more than are needed; no more are taken than it takes.
-        num_groups: how many are yielded, or fewer if the examples end.
-        known: counts the samples of all groups, of the replaced ones too.
-        first: samples after which a group that does not vary yet is replaced; None: all of them.
-        options: of `TrainingRun.run_rollouts`, for all groups.
-
-    Raises:
-        TrainerError, RowError, BusError: as `run_rollouts` does.
-    """
-    size = options.pop("num_samples", 1)
-    if first is not None and not 2 <= first <= size:
-        raise TrainerError(f"first is {first}; whether {size} samples vary is seen after 2 to {size} of them")
-    sizes = [size] if first in (None, size) else [first, size]
-    coming = iter(examples)
-    running: set[asyncio.Task[Group]] = set()
-
-    def start_next() -> None:
-        for example in islice(coming, 1):
-            running.add(asyncio.create_task(_while_varied(run, example, sizes, options)))
-
-    try:
-        for _ in range(num_groups):
-            start_next()
-        while running:
-            done, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-            for group in [task.result() for task in done]:
-                if known is not None:
-                    known.add(group)
-                if group.is_varied:
-                    yield group
-                else:
-                    start_next()
-    finally:
-        for task in running:
-            task.cancel()
-
-
-async def _while_varied(run: TrainingRun, example: Row, sizes: Sequence[int], options: Mapping[str, Any]) -> Group:
-    """Return a group of the last size, or of the first one at which it does not vary."""
-    for size in sizes:
-        # A surplus is cut for good, and the rest of the group with it.
-        surplus = {} if size == sizes[-1] else {"num_surplus": 0}
-        group = await _one(run, example, {**options, "num_samples": size, **surplus})
-        if not group.is_varied:
-            break
-    return group
 
 
 async def rollouts_until_known(

@@ -46,6 +46,12 @@ def test_no_python_of_a_document_is_left_out(document):
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
+def test_a_block_that_shows_an_example_is_the_file(document):
+    shown = [block for block in blocks_of(document) if block.purpose.startswith("examples/")]
+    assert not [block.line for block in shown if block.text != (ROOT / block.purpose).read_text(encoding="utf-8")]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=name_of)
 def test_the_links_of_a_document_lead_somewhere(document):
     dead = []
     for link in _LINK.findall(_FENCED.sub("", document.read_text(encoding="utf-8"))):

@@ -221,6 +221,14 @@ async def test_the_row_of_most_use_is_chosen_among_candidates(training: Training
     assert known.num_rollouts == 10
 
 
+async def test_candidates_of_which_some_are_the_same_row_have_indices_of_their_own(
+    training: TrainingRun, examples: Examples
+) -> None:
+    batches = training.train_batches(examples(1), groups=3, num_samples=1, ahead=0, known=Difficulties(), candidates=2)
+    assert len(set(indices(await anext(batches))[0])) == 3
+    await batches.aclose()
+
+
 async def test_a_batch_has_what_a_loss_needs(training: TrainingRun, examples: Examples) -> None:
     rows = examples(1, verdict={"reward": 0.5})
     batch = await anext(training.train_batches(rows, groups=1, num_samples=2, ahead=0))

@@ -1,6 +1,5 @@
-"""Groups that teach nothing are replaced, tasks end when they are known, and difficulties outlast a trainer."""
+"""Tasks end when they are known, and difficulties outlast a trainer."""
 
-import asyncio
 from typing import Any
 
 import pytest
@@ -9,8 +8,7 @@ import gymq
 from gymq.stats.sequential import pass_rate_interval
 from gymq.trainer import TrainerError, TrainingRun
 from gymq.trainer.groups import Group
-from gymq.trainer.sampling import Difficulties, rollouts_until_known, varied_groups
-from tests.bridge.engine import Body, say
+from gymq.trainer.sampling import Difficulties, rollouts_until_known
 from tests.bridge.world import World
 
 from .conftest import Alternating
@@ -24,54 +22,6 @@ def rows_of(world: World, *fields: dict[str, Any]) -> list[dict[str, Any]]:
 
 async def collected(groups: Any) -> list[Group]:
     return [group async for group in groups]
-
-
-async def test_groups_without_variance_are_replaced_until_there_are_enough(
-    world: World, training: TrainingRun, alternating: Alternating
-) -> None:
-    dull, varied = {"reward": 0.0}, {"varies": True}
-    rows = rows_of(world, dull, varied, {"reward": 1.0}, varied, varied, varied)
-    groups = await collected(varied_groups(training, iter(rows), 2, num_samples=SIZE))
-    assert sorted(group.task_index for group in groups) == [1, 3]
-    assert all(len(set(group.rewards)) == 2 for group in groups)
-    assert len(world.engine.requests) == 4 * SIZE  # those after the third were not needed
-
-
-async def test_a_group_that_does_not_vary_at_first_costs_no_more_rollouts_and_is_counted(
-    world: World, training: TrainingRun, alternating: Alternating
-) -> None:
-    rows = rows_of(world, {"reward": 0.0}, {"varies": True}, {"reward": 1.0})
-    known = Difficulties()
-    (group,) = await collected(varied_groups(training, rows, 1, known=known, first=2, num_samples=SIZE))
-    assert (group.task_index, len(group.samples)) == (1, SIZE)
-    assert len(world.engine.requests) == known.num_rollouts == 2 + SIZE
-    assert [known.of(row).num_rollouts for row in rows] == [2, SIZE, 0]
-    known.add(group)  # again, as a trainer does that restarts
-    assert known.num_rollouts == 2 + SIZE
-    with pytest.raises(TrainerError, match=r"first is 5; whether 4 samples vary is seen after 2 to 4 of them"):
-        await collected(varied_groups(training, rows, 1, first=5, num_samples=SIZE))
-
-
-async def test_a_trainer_that_restarts_gets_the_same_groups_without_a_rollout(
-    world: World, training: TrainingRun, alternating: Alternating, run: str
-) -> None:
-    rows = rows_of(world, {"reward": 0.0}, {"varies": True}, {"varies": True})
-    before = await collected(varied_groups(training, rows, 2, num_samples=SIZE))
-    num_asked = len(world.engine.requests)
-    again = await TrainingRun.connect(world.url, run, model=world.name("policy"))
-    try:
-        after = await collected(varied_groups(again, rows, 2, num_samples=SIZE))
-    finally:
-        await again.close()
-    assert sorted(group.task_index for group in after) == sorted(group.task_index for group in before) == [1, 2]
-    assert len(world.engine.requests) == num_asked
-
-
-async def test_examples_that_end_give_fewer_groups(
-    world: World, training: TrainingRun, alternating: Alternating
-) -> None:
-    rows = rows_of(world, {"reward": 0.0}, {"reward": 0.0})
-    assert await collected(varied_groups(training, rows, 2, num_samples=SIZE)) == []
 
 
 async def test_a_task_ends_when_its_interval_is_narrow_enough(
@@ -158,35 +108,6 @@ async def test_a_verdict_that_is_a_failure_counts_no_more_after_a_restart_than_b
     async for group in training.run_rollouts(rows_of(world, {})):
         known.add(group)
     assert known.num_rollouts == (await Difficulties.of_run(training)).num_rollouts == 0
-
-
-async def test_leaving_the_loop_asks_for_no_more_groups(
-    world: World, training: TrainingRun, alternating: Alternating
-) -> None:
-    hold = asyncio.Event()
-
-    async def turn(body: Body) -> Body:
-        if "say 1" in str(body["messages"]):
-            await hold.wait()
-        return say("done")
-
-    world.engine.turn = turn
-    rows = rows_of(world, {"varies": True}, {"varies": True}, {"varies": True})
-    groups = varied_groups(training, rows, 2, num_samples=2)
-    async for group in groups:
-        assert group.task_index == 0
-        break
-    await groups.aclose()
-    hold.set()
-    assert not any("say 2" in str(body["messages"]) for body in world.engine.requests)
-
-
-async def test_a_surplus_does_not_cancel_the_rest_of_a_group_that_varies(
-    world: World, training: TrainingRun, alternating: Alternating
-) -> None:
-    rows = rows_of(world, {"varies": True})
-    (group,) = await collected(varied_groups(training, rows, 1, first=2, num_samples=6, num_surplus=2))
-    assert group.is_complete
 
 
 @pytest.mark.parametrize("name", ["num_surplus", "straggler_s"])

@@ -7,7 +7,7 @@ import random
 import statistics
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -17,6 +17,9 @@ import pytest
 from rich.console import Console
 
 from gymq.protocol.messages import VerifiedRollout
+from gymq.trainer import TrainingBatch
+from gymq.trainer.batch_options import BatchOptions
+from gymq.trainer.batches import Batches
 from gymq.trainer.groups import Group, Sample
 
 from .training import RISE, rise
@@ -46,7 +49,7 @@ def test_the_reward_rises_on_tasks_that_are_trained_on_again_and_again(tmp_path:
     assert len(result["rewards"]) == steps
     assert rise(result["rewards"]) >= RISE, result
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
-    assert f"engine on step-{steps}" in printed
+    assert f"step {steps} of {steps}: reward" in printed
 
 
 @AT_NIGHT
@@ -110,15 +113,23 @@ class StoredRollouts:
     def __init__(self) -> None:
         self.outcomes: dict[tuple[int, int], VerifiedRollout] = {}
 
-    def after_update(self, hook: Callable[[str], Awaitable[None]]) -> None:
-        self._loaded = hook
-
     async def update_weights(self, policy_version: str, *, weights: bytes) -> None:
-        await self._loaded(policy_version)
+        pass
 
     async def stored(self) -> AsyncIterator[VerifiedRollout]:
         for outcome in self.outcomes.values():
             yield outcome
+
+    def train_batches(self, rows: Iterable[dict[str, Any]], **options: Any) -> AsyncIterator[TrainingBatch]:
+        async def updates_since() -> Callable[[str], int]:
+            return lambda version: 0
+
+        async def not_begun() -> set[int]:
+            return set()
+
+        made = BatchOptions.of(**options)
+        run_rollouts: Any = self.run_rollouts
+        return Batches(rows, made, run_rollouts, updates_since, not_begun, None).formed()
 
     async def run_rollouts(self, rows: Sequence[dict[str, Any]], *, num_samples: int, **_: Any) -> AsyncIterator[Group]:
         for row in rows:
@@ -143,15 +154,18 @@ class StoredRollouts:
 
 
 TOKENS = {"prompt_token_ids": [1], "generation_token_ids": [2], "generation_log_probs": [-0.1]}
-REPLY = {"responses_create_params": {}, "response": {"output": [TOKENS]}}
+REPLY = {"responses_create_params": {}, "response": {"output": [TOKENS]}, "gymq": {}}
+SIZES = {"samples": 8, "rollouts": 10**9, "evaluation_samples": 1, "evaluation_draws": 0, "processes": 1, "ahead": 0}
+OTHERS = {"device": "cpu", "seed": 0, "tasks": 0, "learning_rate": 0.0}
 
 
 def test_a_step_of_masked_samples_leaves_the_policy_usable(example: ModuleType) -> None:
     torch: Any = importlib.import_module("torch")
     model = example.AutoModelForCausalLM.from_pretrained(example.POLICY, dtype=torch.float32)
     optimizer = torch.optim.AdamW(model.parameters())
-    masked = [example.Record.of({"reward": reward, "mask_sample": True, **REPLY}) for reward in (0.0, 1.0)]
-    example.update(model, optimizer, masked, example.advantages([0.0, 1.0]))
+    masked = [Sample(0, {"reward": reward, "mask_sample": True, **REPLY}, []) for reward in (0.0, 1.0)]
+    batch = TrainingBatch([Group(0, {}, masked, [], 2)], 0, {}, 0, False, lambda version: 0, {})
+    example.update(model, optimizer, batch.tensors())
     assert all(parameter.isfinite().all() for parameter in model.parameters())
 
 
@@ -159,19 +173,17 @@ async def test_a_training_saves_a_step_before_it_pushes_its_weights(
     example: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     torch: Any = importlib.import_module("torch")
-
-    monkeypatch.setattr(example, "update", lambda *_: argparse.Namespace(gap=0.0, clipped=0.0))
+    monkeypatch.setattr(example, "update", lambda *_: (0.0, 0.0))
     saved: dict[str, int] = {}  # steps, by the version that was pushed
 
     class Watched(StoredRollouts):
         async def update_weights(self, policy_version: str, *, weights: bytes) -> None:
             file = tmp_path / "checkpoint.pt"
-            saved[policy_version] = len(torch.load(file, weights_only=True)["rewards"]) if file.exists() else 0
-            await super().update_weights(policy_version, weights=weights)
+            saved[policy_version] = (
+                len(torch.load(file, weights_only=True)["result"]["rewards"]) if file.exists() else 0
+            )
 
-    sizes = {"steps": 2, "prompts": 2, "samples": 2, "rollouts": 10**9, "evaluation_samples": 1, "evaluation_draws": 0}
-    others = {"device": "cpu", "seed": 0, "tasks": 0, "learning_rate": 0.0, "varied": False, "ahead": 0, "processes": 1}
-    given = argparse.Namespace(**sizes, **others, output=tmp_path)
+    given = argparse.Namespace(**SIZES, **OTHERS, steps=2, prompts=2, varied=False, output=tmp_path)
     await example.Training(Watched(), given, 0).train(Console(quiet=True))
     assert saved == {"step-0": 0, "step-1": 1, "step-2": 2}
 
@@ -181,28 +193,18 @@ async def test_a_resumed_training_counts_the_rollouts_of_the_step_that_was_broke
 ) -> None:
     steps_until_death = [9]
 
-    def update(*_: object) -> Any:
+    def update(*_: object) -> tuple[float, float]:
         steps_until_death[0] -= 1
         if not steps_until_death[0]:
             raise InterruptedError
-        return argparse.Namespace(gap=0.0, clipped=0.0)
+        return 0.0, 0.0
 
     monkeypatch.setattr(example, "update", update)
-    sizes = {"steps": 3, "prompts": 4, "samples": 8, "rollouts": 10**9, "evaluation_samples": 1, "evaluation_draws": 0}
 
     async def train(name: str, run: StoredRollouts) -> Any:
         output = tmp_path / name
         output.mkdir(exist_ok=True)
-        others = {
-            "device": "cpu",
-            "seed": 0,
-            "tasks": 0,
-            "learning_rate": 0.0,
-            "varied": True,
-            "ahead": 0,
-            "processes": 1,
-        }
-        given = argparse.Namespace(**sizes, **others, output=output)
+        given = argparse.Namespace(**SIZES, **OTHERS, steps=3, prompts=4, varied=True, output=output)
         return await example.Training(run, given, 0).train(Console(quiet=True))
 
     undisturbed = await train("undisturbed", StoredRollouts())
@@ -213,6 +215,4 @@ async def test_a_resumed_training_counts_the_rollouts_of_the_step_that_was_broke
     resumed = await train("killed", run)
     assert resumed.rollouts == undisturbed.rollouts
     assert resumed.rewards == undisturbed.rewards
-    tasks = example.TASKS_OF_A_STEP
-    made = [sum(index // tasks == step for index, _ in run.outcomes) for step in (1, 2, 3)]
-    assert resumed.rollouts == made
+    assert sum(resumed.rollouts) == sum(index < example.EVALUATION for index, _ in run.outcomes)

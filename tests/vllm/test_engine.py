@@ -18,9 +18,10 @@ import gymq
 from gymq import responses
 from gymq.errors import GymqError
 from gymq.model import ModelMemory
+from gymq.testing.policy.battery import ADD
 from tests.support.waiting import until
 
-from .tiny_policy import ADD, MAX_MODEL_LEN, asked, engine_of, options
+from .tiny_policy import MAX_MODEL_LEN, asked, engine_of, options
 
 pytestmark = [pytest.mark.vllm, pytest.mark.asyncio(loop_scope="session")]
 

@@ -19,7 +19,7 @@ MAX_TOKENS = 32
 CUT_TOKENS = 3
 
 _PROMPTS = ("What is 3 + 4?", "Say a few words.", "Which day comes after Monday?", "Count to five.")
-_ADD = {
+ADD = {
     "type": "function",
     "name": "add",
     "description": "Add two integers.",
@@ -128,7 +128,7 @@ def _params(row: PolicyRow, items: list[dict[str, Any]]) -> dict[str, Any]:
     others = {name: value for name, value in row.sampling.items() if name not in _OF_RESPONSES}
     if others:
         params["metadata"] = {"extra_body": json.dumps(others)}
-    return params | {"tools": [_ADD]} if row.num_turns > 1 else params
+    return params | {"tools": [ADD]} if row.num_turns > 1 else params
 
 
 def _call(params: dict[str, Any], response: Mapping[str, Any]) -> CheckedCall:
