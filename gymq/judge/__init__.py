@@ -23,9 +23,7 @@ from gymq.judge.prompts import chosen_template as chosen_template
 from gymq.judge.prompts import literal as literal
 from gymq.judge.reading import Labels as Labels
 from gymq.judge.reading import Question as Question
-from gymq.judge.reading import conclusion as conclusion
 from gymq.judge.reading import last_label as last_label
 from gymq.judge.reading import last_text as last_text
-from gymq.judge.reading import thoughts as thoughts
 from gymq.judge.rubric import Criterion as Criterion
 from gymq.judge.rubric import Rubric as Rubric

@@ -9,6 +9,7 @@ from typing import Any
 
 from gymq import responses
 from gymq.judge.prompts import PromptTemplate
+from gymq.text import conclusion
 
 
 def last_text(response: Mapping[str, Any]) -> str:
@@ -154,17 +155,3 @@ def _quotations(line: str) -> Iterable[tuple[int, int]]:
         elif character == closing:
             yield begin, position
             closing = None
-
-
-def conclusion(text: str) -> str:
-    """Return what follows the thoughts of a text; nothing if it ends within them, as one that was cut off does."""
-    _, end, after = text.rpartition("</think>")
-    return after if end or not text.lstrip().startswith("<think>") else ""
-
-
-def thoughts(text: str) -> str | None:
-    """Return the content of the first `<think>...</think>` of a text, trimmed; None if there is none."""
-    begin, end = "<think>", "</think>"
-    start = text.find(begin)
-    stop = text.find(end, start)
-    return None if start < 0 or stop < 0 else text[start + len(begin) : stop].strip()

@@ -11,9 +11,10 @@ from typing import Any
 from gymq.failures import JudgeFailed
 from gymq.judge.asking import Judge, all_of
 from gymq.judge.prompts import PromptTemplate
-from gymq.judge.reading import Labels, conclusion, last_text
+from gymq.judge.reading import Labels, last_text
 from gymq.resources import Verdict, VerifyRequest
 from gymq.responses import content_text, user_contents
+from gymq.text import conclusion
 
 MAX_REASON_CHARS = 500
 """Characters of a judge's reason that a verdict keeps."""

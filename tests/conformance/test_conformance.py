@@ -83,8 +83,17 @@ async def _check(file: CaseFile, case: Any, processes: KillableProcesses) -> Non
         pytest.fail(f"{file.path}: there is no {kind} named {file.name}", pytrace=False)
 
 
-HARDENED = frozenset({"instruction_following-s07", "over_refusal_detection-s05"})
-"""Cases whose reward is another with the worker's defaults, since they succeed by what `hardened` closes."""
+HARDENED = frozenset(
+    {
+        "arc_agi-s03",  # a box that the reply takes back counts
+        "gpqa_diamond-s04",  # the row asks for a last line `Answer: LETTER`, and a box before it counts
+        "gpqa_diamond-s05",  # the bold letter of the answer line is none
+        "instruction_following-s07",
+        "over_refusal_detection-s05",
+        "string_match-s07",  # a number with commas between its thousands is only close to the same one without
+    }
+)
+"""Cases whose verdict is another with the worker's defaults, since they rest on what `hardened` mends."""
 
 
 def _recorded() -> list[Any]:

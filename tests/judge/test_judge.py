@@ -18,9 +18,9 @@ from gymq.judge import (
     last_label,
     last_text,
     literal,
-    thoughts,
 )
 from gymq.testing import ScriptedModel, reply
+from gymq.text import thoughts
 from tests.support.waiting import DEADLINE_S
 
 JUDGE = {"type": "responses_api_models", "name": "judge"}

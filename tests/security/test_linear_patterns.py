@@ -20,6 +20,7 @@ KNOWN_LATER = {
     "workers/models/openai_model/overflow.py": PARTS_OF_OURS,
     "workers/resources/equivalence_llm_judge/extraction.py": IN_A_PROCESS,
     "workers/resources/format_verification/formats.py": IN_A_PROCESS,
+    "workers/resources/hotpotqa_qa/rules.py": "the expected answer as it is, between single signs",
     "workers/resources/ifbench/custom.py": IN_A_PROCESS,
     "workers/resources/instruction_following/copies.py": IN_A_PROCESS,
     "workers/resources/instruction_following/formats.py": IN_A_PROCESS,
@@ -29,6 +30,8 @@ KNOWN_LATER = {
     "workers/resources/math_formal_lean/program.py": "what ends a block also begins the next",
     "workers/resources/mcqa/pattern.py": IN_A_PROCESS,
     "workers/resources/newton_bench/submission.py": PARTS_OF_OURS,
+    "workers/resources/string_match/comparison.py": PARTS_OF_OURS,
+    "workers/resources/string_match/measures.py": PARTS_OF_OURS,
     "workers/resources/structured_outputs/patterns.py": IN_A_PROCESS,
     "workers/resources/workplace_assistant/patterns.py": IN_A_PROCESS,
 }

@@ -15,7 +15,8 @@ from gymq.workers.resources.simpleqa.prompt_files import JudgePrompt, read_promp
 
 import gymq
 from gymq import responses
-from gymq.judge import Judge, Judgement, JudgeOptions, Labels, PromptTemplate, chosen_template, conclusion
+from gymq.judge import Judge, Judgement, JudgeOptions, Labels, PromptTemplate, chosen_template
+from gymq.text import conclusion
 
 HERE = Path(__file__).parent
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
-from gymq.judge import conclusion
+from gymq.text import conclusion
 
 _FENCE = re.compile("```json", re.IGNORECASE)
 _BRACES_AND_QUOTES = re.compile(r'[{}"\\]')

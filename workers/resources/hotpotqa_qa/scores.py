@@ -6,9 +6,6 @@ import re
 import string
 from collections import Counter
 
-LONG_ANSWER_CHARS = 80  # of a longer one, a spelling of the expected answer has to begin early
-EARLY = 40  # the last position at which it may begin
-SHORT_SPELLING_CHARS = 4  # one that is no longer has to be a word
 LONG_EXPECTED_CHARS = 40
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -76,13 +73,7 @@ def token_f1(answer: str, expected: str) -> float:
 def contains(answer: str, spellings: set[str]) -> bool:
     """Return whether an answer contains a spelling of the expected one."""
     text = plain(answer)
-    return any(spelling in text for spelling in _plain_forms(spellings))
-
-
-def contains_strictly(answer: str, spellings: set[str]) -> bool:
-    """Return whether it contains one as a word, if it is short, and early, if the answer is long."""
-    text = plain(answer)
-    return any(_is_in_place(text, spelling) for spelling in _plain_forms(spellings))
+    return any(spelling in text for spelling in plain_forms(spellings))
 
 
 def says_the_other(answer: str, expected: str) -> bool:
@@ -98,7 +89,7 @@ def spellings_of(expected: str) -> set[str]:
     if "(" in expected:
         found |= _without_brackets(expected)
     found.add(_OTHER_FORM.get(expected.strip().lower(), expected))
-    found.add(_without_thousands_commas(expected))
+    found.add(without_thousands_commas(expected))
     if expected.endswith((".", ",", ";", ":", "!", "?")):
         found.add(expected[:-1].rstrip())
     without_stops = _LONE_STOP.sub("", expected)
@@ -148,27 +139,13 @@ def _without_brackets(text: str) -> set[str]:
     return {" ".join(rest.split()), *(content for content in contents if len(content) > 1)}
 
 
-def _without_thousands_commas(text: str) -> str:
+def without_thousands_commas(text: str) -> str:
+    """Return the text without the commas between thousands."""
     while (shorter := _THOUSANDS_COMMA.sub("", text)) != text:
         text = shorter
     return text
 
 
-def _plain_forms(spellings: set[str]) -> set[str]:
+def plain_forms(spellings: set[str]) -> set[str]:
+    """Return the spellings in plain text, without empty ones."""
     return {plain(spelling) for spelling in spellings} - {""}
-
-
-def _is_in_place(text: str, spelling: str) -> bool:
-    first = text.find(spelling)
-    if first < 0 or (len(text) > LONG_ANSWER_CHARS and first > EARLY):
-        return False
-    return len(spelling) > SHORT_SPELLING_CHARS or _is_a_word(text, spelling, first)
-
-
-def _is_a_word(text: str, spelling: str, start: int) -> bool:
-    while start >= 0:
-        around = text[max(start - 1, 0) : start] + text[start + len(spelling) : start + len(spelling) + 1]
-        if not any(character.isalnum() or character == "_" for character in around):
-            return True
-        start = text.find(spelling, start + 1)
-    return False

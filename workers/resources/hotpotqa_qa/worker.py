@@ -7,9 +7,9 @@ import re
 from bisect import bisect_right
 from typing import Any
 
+from gymq.workers.resources.hotpotqa_qa.rules import Published, WholeWords
 from gymq.workers.resources.hotpotqa_qa.scores import (
     contains,
-    contains_strictly,
     exact_match,
     says_the_other,
     spellings_of,
@@ -35,12 +35,16 @@ class HotpotQa(gymq.Resources[AnswerRow]):
 
     class Options(gymq.WorkerOptions):
         report_filtered_metrics: bool = True  # the peer's statistics have it; here without effect
+        hardened: bool = True  # false: spellings inside of words count, as the peer has it
+
+    async def start(self) -> None:
+        self._rule = WholeWords() if self.options.hardened else Published()
 
     async def verify(self, request: gymq.VerifyRequest[AnswerRow]) -> gymq.Verdict:
         expected = request.row.expected_answer
         answer = find_answer(request.reply_text.strip())
         spellings = spellings_of(expected)
-        correct = float(contains_strictly(answer, spellings) and not says_the_other(answer, expected))
+        correct = float(self._rule.contains(answer, spellings) and not says_the_other(answer, expected))
         reason = unreliable(expected)
         return gymq.Verdict(
             correct,

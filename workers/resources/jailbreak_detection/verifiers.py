@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from gymq.judge import Judge, Judgement, Labels, PromptTemplate, Question, last_text, thoughts
+from gymq.judge import Judge, Judgement, Labels, PromptTemplate, Question, last_text
+from gymq.text import thoughts
 
 
 class Rewards(NamedTuple):

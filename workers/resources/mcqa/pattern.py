@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gymq.workers.resources.mcqa.letters import FOREIGN_LETTERS, Choices
+from gymq.text.choices import FOREIGN_LETTERS, Choices
 
 
 def letter_by_pattern(pattern: str, reply: str, choices: Choices) -> str | None:

@@ -1,28 +1,19 @@
 """mcqa: multiple-choice questions. The chosen letter is read out of the reply and compared with the expected one.
 
-How the letter is found depends on the row's grading mode, see `letters.py`; a pattern of the row's own comes first.
+How the letter is found depends on the row's grading mode, see `rules.py`; a pattern of the row's own comes first.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Any
 
-from gymq.workers.resources.mcqa import letters
 from gymq.workers.resources.mcqa.pattern import letter_by_pattern
+from gymq.workers.resources.mcqa.rules import AsAsked, LetterRule, Mode, Published, RowMode
 
 import gymq
 from gymq.processes import ComputeLimits, CpuTimeUsedUp
-
-RowMode = Literal["strict_single_letter_boxed", "lenient_boxed", "lenient_answer_colon"]
-Mode = Literal[RowMode, "lenient_answer_colon_md"]
-
-READERS = {
-    "strict_single_letter_boxed": letters.strict_boxed_letter,
-    "lenient_boxed": letters.boxed_letter,
-    "lenient_answer_colon": letters.answer_colon_letter,
-    "lenient_answer_colon_md": letters.markdown_letter,
-}
+from gymq.text import Choices
 
 
 class ChoiceRow(gymq.Row):
@@ -39,28 +30,31 @@ class MultipleChoice(gymq.Resources[ChoiceRow]):
 
     reward_range = (0.0, 1.0)
 
+    as_asked: LetterRule = AsAsked()
+    published: LetterRule = Published()
+
     class Options(gymq.WorkerOptions):
         grading_mode: Mode | None = None  # instead of the row's own
+        hardened: bool = True  # false: the letter that the peer reads
 
     # For a row's own pattern, which may need exponential time on an unlucky reply; then it finds nothing.
     compute_limits = ComputeLimits(cpu_s=5.0, timeout_s=100.0)
+
+    async def start(self) -> None:
+        self._rule = self.as_asked if self.options.hardened else self.published
 
     async def verify(self, request: gymq.VerifyRequest[ChoiceRow]) -> gymq.Verdict:
         row = request.row
         gold = (row.expected_answer or "").strip().upper()
         reply = request.reply_text.strip()
-        choices = letters.Choices.of(row.options or [])
+        choices = Choices.of(row.options or [])
         letter = await self._letter_by_own_pattern(row, reply, choices)
         if letter is None:
-            letter = self.read_letter(row, reply, choices)
+            letter = self._rule.letter(reply, choices, self.options.grading_mode or row.grading_mode)
         reward = float(letter is not None and letter == gold)
         return gymq.Verdict(reward, expected_answer=gold, extracted_answer=letter)
 
-    def read_letter(self, row: ChoiceRow, reply: str, choices: letters.Choices) -> str | None:
-        """Return the letter that a trimmed reply chooses, where no pattern of the row found one."""
-        return READERS[self.options.grading_mode or row.grading_mode](reply, choices)
-
-    async def _letter_by_own_pattern(self, row: ChoiceRow, reply: str, choices: letters.Choices) -> str | None:
+    async def _letter_by_own_pattern(self, row: ChoiceRow, reply: str, choices: Choices) -> str | None:
         for pattern in _patterns(row.template_metadata) if reply else ():
             with suppress(CpuTimeUsedUp):
                 letter = await self.compute(letter_by_pattern, pattern, reply, choices)

@@ -23,10 +23,10 @@ from gymq.judge import (
     all_of,
     check_distinct,
     chosen_template,
-    conclusion,
     last_label,
 )
 from gymq.responses import last_assistant_text
+from gymq.text import conclusion
 
 _TAGS = ("think", "thinking")
 

@@ -18,9 +18,9 @@ from gymq.judge import (
     check_distinct,
     chosen_template,
     last_text,
-    thoughts,
 )
 from gymq.responses import last_assistant_text, user_contents
+from gymq.text import thoughts
 
 
 class HarmlessRow(gymq.Row):

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import re
 
-from gymq.workers.resources.gpqa_diamond.letters import answer_line_letter
-from gymq.workers.resources.mcqa.letters import BOX, FOREIGN_LETTERS, last_box
+from gymq.workers.resources.gpqa_diamond.published import answer_line_letter
+from gymq.workers.resources.mcqa.published import BOX, last_box
+
+from gymq.text.choices import FOREIGN_LETTERS
 
 _FINAL = re.compile(r"The final answer is (.+)$", re.MULTILINE)
 _CAPITAL = re.compile(r"\b[A-Z]\b")

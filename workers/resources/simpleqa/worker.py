@@ -12,7 +12,8 @@ from gymq.workers.resources.simpleqa.prompt_files import read_prompt
 
 import gymq
 from gymq import responses
-from gymq.judge import Judge, JudgeOptions, Labels, Question, chosen_template, conclusion
+from gymq.judge import Judge, JudgeOptions, Labels, Question, chosen_template
+from gymq.text import conclusion
 
 VERDICTS = {"A": "correct", "B": "incorrect", "C": "not_attempted"}
 

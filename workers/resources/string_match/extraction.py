@@ -1,4 +1,4 @@
-"""Finding the answer in a reply, one way for each extraction mode. All of them take linear time."""
+"""How NeMo Gym finds the answer in a reply, one way for each extraction mode, in linear time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Literal
 
-from gymq.workers.resources.mcqa.letters import BOX, without_text_wrappers
+from gymq.workers.resources.mcqa.published import BOX, without_text_wrappers
 
 Mode = Literal["final_answer", "boxed", "last_line", "full_response"]
 

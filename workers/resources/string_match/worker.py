@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gymq.workers.resources.string_match.comparison import score
-from gymq.workers.resources.string_match.extraction import Mode, find_answer
+from gymq.workers.resources.string_match.extraction import Mode
+from gymq.workers.resources.string_match.rules import AsMeant, Published
 
 import gymq
 from gymq import responses
@@ -22,17 +22,23 @@ class TextRow(gymq.Row):
 
 
 class StringMatch(gymq.Resources[TextRow]):
-    """Reward 1 if the reply's answer is the expected one in any spelling, 0.98 for a number that is close."""
+    """Reward 1 if the reply's answer is the expected one in any spelling, 0.98 for a rounded number."""
 
     reward_range = (0.0, 1.0)
+
+    class Options(gymq.WorkerOptions):
+        hardened: bool = True  # false: the peer's answers and tolerance
 
     # Marks on one letter are sorted in quadratic time; an answer of so many is wrong.
     compute_limits = ComputeLimits(cpu_s=10.0, timeout_s=200.0)
 
+    async def start(self) -> None:
+        self._rule = AsMeant() if self.options.hardened else Published()
+
     async def verify(self, request: gymq.VerifyRequest[TextRow]) -> gymq.Verdict:
         row = request.row
         expected = row.expected_answer
-        answer = find_answer(responses.assistant_text(request.response), row.extraction_mode)
+        answer = self._rule.answer(responses.assistant_text(request.response), row.extraction_mode)
         reward = 0.0
         if answer is not None and expected.strip():
             reward = await self._score(answer, expected, row.case_sensitive)
@@ -40,8 +46,8 @@ class StringMatch(gymq.Resources[TextRow]):
 
     async def _score(self, answer: str, expected: str, case_sensitive: bool) -> float:
         if len(answer) <= SHORT_CHARACTERS:
-            return score(answer, expected, case_sensitive=case_sensitive)
+            return self._rule.score(answer, expected, case_sensitive)
         try:
-            return await self.compute(score, answer, expected, case_sensitive=case_sensitive)
+            return await self.compute(self._rule.score, answer, expected, case_sensitive)
         except CpuTimeUsedUp:
             return 0.0

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 import pydantic
+from gymq.workers.resources.xlam_fc.rules import ByType, CallRule, Published
 
 import gymq
 
@@ -21,14 +22,20 @@ class CallsRow(gymq.Row):
 
 
 class FunctionCalling(gymq.Resources[CallsRow]):
-    """Reward 1 if the calls made are exactly the expected ones. A call may have further arguments."""
+    """Reward 1 if the calls made are exactly the expected ones. A call may have further arguments of its function."""
 
     reward_range = (0.0, 1.0)
+
+    class Options(gymq.WorkerOptions):
+        hardened: bool = True  # false: true counts as 1, and a call may have arguments that its function has not
+
+    async def start(self) -> None:
+        self._rule = ByType() if self.options.hardened else Published()
 
     async def verify(self, request: gymq.VerifyRequest[CallsRow]) -> gymq.Verdict:
         expected = request.row.expected_answers
         calls = request.function_calls
-        matched = count_matches(calls, expected)
+        matched = count_matches(calls, expected, self._rule, declared_arguments(request.row))
         return gymq.Verdict(
             float(matched == len(expected) == len(calls)),
             num_expected=len(expected),
@@ -38,7 +45,22 @@ class FunctionCalling(gymq.Resources[CallsRow]):
         )
 
 
-def count_matches(calls: Sequence[Mapping[str, Any]], expected: list[dict[str, Any]]) -> int:
+def declared_arguments(row: CallsRow) -> dict[str, frozenset[str]]:
+    """Return the names of the arguments of each function that the row declares without leaving it open for others."""
+    declared = {}
+    for tool in row.responses_create_params.get("tools") or []:
+        parameters = tool.get("parameters") or {}
+        if isinstance(parameters.get("properties"), dict) and parameters.get("additionalProperties") in (None, False):
+            declared[tool.get("name")] = frozenset(parameters["properties"])
+    return declared
+
+
+def count_matches(
+    calls: Sequence[Mapping[str, Any]],
+    expected: list[dict[str, Any]],
+    rule: CallRule,
+    declared: Mapping[str, frozenset[str]],
+) -> int:
     """Return how many expected calls find a call of their own.
 
     Each takes the first one that is left, as NeMo Gym does.
@@ -48,7 +70,7 @@ def count_matches(calls: Sequence[Mapping[str, Any]], expected: list[dict[str, A
     for answer in expected:
         arguments = as_object(answer.get("arguments"))
         for position, (name, given) in enumerate(left):
-            if name == answer.get("name") and agree(arguments, given):
+            if name == answer.get("name") and rule.agree(arguments, given, declared.get(name)):
                 del left[position]
                 found += 1
                 break
@@ -68,14 +90,6 @@ def as_object(arguments: Any) -> dict[str, Any]:
     if isinstance(arguments, str):
         arguments = parsed(arguments)
     return arguments if isinstance(arguments, dict) else {}
-
-
-def agree(expected: dict[str, Any], given: dict[str, Any]) -> bool:
-    """Return whether every expected argument was given with an equal value."""
-    try:
-        return all(name in given and given[name] == value for name, value in expected.items())
-    except RecursionError:
-        return False
 
 
 def reported_arguments(call: Mapping[str, Any]) -> Any:

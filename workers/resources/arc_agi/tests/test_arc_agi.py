@@ -4,7 +4,8 @@ import json
 from typing import Any
 
 import pytest
-from gymq.workers.resources.arc_agi.worker import GridPuzzles, first_grid
+from gymq.workers.resources.arc_agi.rules import FirstGrid, LastGrid
+from gymq.workers.resources.arc_agi.worker import GridPuzzles
 
 import gymq
 from gymq.protocol.codec import encode
@@ -36,7 +37,8 @@ def row(**members: Any) -> dict[str, Any]:
     ids=lambda text: text[:14],
 )
 def test_long_texts_without_a_grid_are_read_once(text):
-    assert first_grid(text) is None
+    assert FirstGrid().grid(text) is None
+    assert LastGrid().grid(text) is None
 
 
 @pytest.mark.parametrize(
@@ -64,8 +66,8 @@ def test_long_texts_without_a_grid_are_read_once(text):
         ("[1, 2]", None),
     ],
 )
-def test_which_grid_counts(text, grid):
-    assert first_grid(text) == grid
+def test_which_grid_counts_as_published(text, grid):
+    assert FirstGrid().grid(text) == grid
 
 
 async def test_numbers_that_no_message_can_carry_are_given_as_text():
@@ -96,3 +98,27 @@ async def test_a_grid_may_be_spread_over_two_parts_of_the_reply():
     async with Harness(GridPuzzles) as env:
         verdict = await env.verify(row(), reply("\\boxed{[[1,", "2]]}"))
     assert verdict.reward == 1.0
+
+
+@pytest.mark.parametrize(
+    ("text", "grid"),
+    [
+        ("[[1, 2]] becomes [[3]]", [[3]]),
+        ("[[1]], [[2]]", [[2]]),
+        ("input: [[1]]\noutput:\n```json\n[[2],\n [3]]\n```", [[2], [3]]),
+        ("<think>[[9]]</think>\n[[2]]", [[2]]),
+        ("<think>[[9]]", None),
+        ("\\boxed{[[5]]} is wrong, so \\boxed{[[2]]}", [[2]]),
+        ("\\boxed{[[5]]} since the input is [[1]]", [[5]]),
+        ("\\boxed{\\text{no}} [[2]]", [[2]]),
+        ("\\boxed {\n[[2]]\n}", [[2]]),
+        ("[[2]] and [[1,]]", [[2]]),
+        ("[[2]] and [[1.5]]", [[2]]),
+        ("[[2, 3]]. Rows: [2, 3]", [[2, 3]]),
+        ("[[[1]]]", None),
+        ("[[ ]]", None),
+        ("no grid", None),
+    ],
+)
+def test_the_last_grid_counts(text, grid):
+    assert LastGrid().grid(text) == grid

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from gymq.workers.resources.gpqa_diamond.letters import answer_line_letter, boxed_letter
+from gymq.workers.resources.gpqa_diamond.published import answer_line_letter, boxed_letter
 from gymq.workers.resources.gpqa_diamond.worker import GpqaDiamond
 
 import gymq
@@ -16,8 +16,8 @@ def row(**members: Any) -> dict[str, Any]:
     return {**prompt("Which particle?"), **PARTICLES, **members}
 
 
-async def letter(content: dict[str, Any], said: str) -> tuple[float, str | None]:
-    async with Harness(GpqaDiamond) as env:
+async def letter(content: dict[str, Any], said: str, *, hardened: bool = True) -> tuple[float, str | None]:
+    async with Harness(GpqaDiamond, {"hardened": hardened}) as env:
         verdict = await env.verify(content, reply(said))
     return verdict.reward, verdict.fields["extracted_answer"]
 
@@ -78,8 +78,28 @@ def test_the_letter_in_the_last_answer_line(text, found):
         ("", (0.0, None)),
     ],
 )
-async def test_a_box_counts_before_an_answer_line_even_if_its_letter_is_no_option(text, outcome):
-    assert await letter(row(), text) == outcome
+async def test_as_published_a_box_counts_before_an_answer_line_even_if_its_letter_is_no_option(text, outcome):
+    assert await letter(row(), text, hardened=False) == outcome
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("\\boxed{A}\nAnswer: C", "C"),
+        ("Answer: A\nNo, it is charged: \\boxed{C}", "C"),
+        ("\\boxed{E = mc^2}\n**Answer:** **(C)**", "C"),
+        ("Answer: C\nwhere \\boxed{F = k x}", "C"),
+        ("<think>Answer: C</think>Answer: A", "A"),
+        ("<think>Answer: C", None),
+        ("Answer: C\nAnswer: A or C", None),
+        ("Answer: \\boxed{\\text{C}}", "C"),
+        ("Answer: W boson", "C"),
+        ("Answer: D", None),
+        ("The answers: C", None),
+    ],
+)
+async def test_the_last_place_that_chooses_an_option_counts(text, found):
+    assert await letter(row(), text) == (float(found == "C"), found)
 
 
 @pytest.mark.parametrize("options", [None, [], [{"C": None}]])

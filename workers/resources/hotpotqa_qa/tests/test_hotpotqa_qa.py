@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
+from gymq.workers.resources.hotpotqa_qa.rules import Published, WholeWords
 from gymq.workers.resources.hotpotqa_qa.scores import (
     contains,
-    contains_strictly,
     exact_match,
     spellings_of,
     token_f1,
@@ -87,7 +87,7 @@ def test_the_spellings_of_an_expected_answer(expected, spellings):
 )
 def test_what_an_answer_contains(answer, expected, found):
     spellings = spellings_of(expected)
-    assert (contains(answer, spellings), contains_strictly(answer, spellings)) == found
+    assert (contains(answer, spellings), Published().contains(answer, spellings)) == found
 
 
 @pytest.mark.parametrize(
@@ -146,3 +146,30 @@ async def test_an_empty_reply_has_no_answer():
 async def test_yes_and_no_are_not_both_the_answer(answer, expected, reward):
     async with Harness(HotpotQa) as env:
         assert (await env.verify(row(expected), reply(f'{{"answer": "{answer}"}}'))).reward == reward
+
+
+@pytest.mark.parametrize(
+    ("expected", "answers", "others"),
+    [
+        (
+            "India",
+            ("India", "in India.", "India's capital", "(India)", "\u201cIndia\u201d"),
+            ("Indiana", "Indianapolis", "British-India"),
+        ),
+        ("Niger", ("Niger", "the Niger", "Niger, Mali"), ("Nigeria", "Nigerian", "niger_delta", "Anniger")),
+        ("45678", ("45678", "no. 45678.", "45,678", "(45678)"), ("9456781", "456789", "45678.5", "-45678", "1.45678")),
+        ("Jean", ("Jean", "Jean d'Arc"), ("Jean-Paul", "Billie-Jean", "jeans")),
+        ("1995", ("1995", "1990-1995", "in 1995."), ("19951", "1995.2", "-1995")),
+        ("C++", ("C++", "in C++ today"), ("ABC++",)),
+        ("Ann Lee", ("Ann Lee", "Ann Lee of York"), ("Joann Lee", "Ann Leeds")),
+    ],
+)
+def test_a_spelling_is_no_part_of_a_longer_word_name_or_number(expected, answers, others):
+    spellings = spellings_of(expected)
+    assert [answer for answer in answers if not WholeWords().contains(answer, spellings)] == []
+    assert [answer for answer in others if WholeWords().contains(answer, spellings)] == []
+
+
+def test_a_spelling_begins_early_in_a_long_answer():
+    assert WholeWords().contains("x " * 10 + "India" + " y" * 40, {"India"})
+    assert not WholeWords().contains("x " * 30 + "India" + " y" * 40, {"India"})

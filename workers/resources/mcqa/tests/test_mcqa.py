@@ -5,14 +5,16 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from gymq.workers.resources.mcqa import letters
+from gymq.workers.resources.mcqa import published
+from gymq.workers.resources.mcqa.rules import AsAsked
 from gymq.workers.resources.mcqa.worker import MultipleChoice
 
 import gymq
 from gymq.testing import Harness, prompt, reply
+from gymq.text import Choices
 
 METALS = {"options": [{"A": "copper"}, {"B": "tin"}], "expected_answer": "B"}
-CHOICES = letters.Choices.of([{"A": "copper"}, {"B": "tin"}, {"C": "iron"}])
+CHOICES = Choices.of([{"A": "copper"}, {"B": "tin"}, {"C": "iron"}])
 
 
 def row(**members: Any) -> dict[str, Any]:
@@ -104,8 +106,8 @@ def test_an_unknown_grading_mode_of_the_worker_is_refused():
         ("B", None),
     ],
 )
-def test_strict_mode(box, letter):
-    assert letters.strict_boxed_letter(box, CHOICES) == letter
+def test_strict_mode_as_published(box, letter):
+    assert published.strict_boxed_letter(box, CHOICES) == letter
 
 
 @pytest.mark.parametrize(
@@ -118,8 +120,8 @@ def test_strict_mode(box, letter):
         ("\\boxed{lead}", None),
     ],
 )
-def test_lenient_boxed_mode(box, letter):
-    assert letters.boxed_letter(box, CHOICES) == letter
+def test_lenient_boxed_mode_as_published(box, letter):
+    assert published.boxed_letter(box, CHOICES) == letter
 
 
 @pytest.mark.parametrize(
@@ -134,8 +136,8 @@ def test_lenient_boxed_mode(box, letter):
         ("B", None),
     ],
 )
-def test_answer_colon_mode(text, letter):
-    assert letters.answer_colon_letter(text, CHOICES) == letter
+def test_answer_colon_mode_as_published(text, letter):
+    assert published.answer_colon_letter(text, CHOICES) == letter
 
 
 @pytest.mark.parametrize(
@@ -163,11 +165,31 @@ def test_answer_colon_mode(text, letter):
         ("Answer: D", None),
     ],
 )
-def test_markdown_mode(text, letter):
-    assert letters.markdown_letter(text, CHOICES) == letter
+def test_markdown_mode_as_published(text, letter):
+    assert published.markdown_letter(text, CHOICES) == letter
 
 
 def test_deeply_nested_wrappers_are_peeled_without_recursion():
     nested = "\\text{" * 20_000 + "B" + "}" * 20_000
-    assert letters.strict_boxed_letter("\\boxed{" + nested + "}", CHOICES) == "B"
-    assert letters.answer_colon_letter("Answer: " + nested, CHOICES) == "B"
+    assert published.strict_boxed_letter("\\boxed{" + nested + "}", CHOICES) == "B"
+    assert published.answer_colon_letter("Answer: " + nested, CHOICES) == "B"
+
+
+@pytest.mark.parametrize(
+    ("mode", "text", "found"),
+    [
+        ("strict_single_letter_boxed", "\\boxed{A} no: \\boxed {\\textbf{B}}", "B"),
+        ("strict_single_letter_boxed", "\\boxed{B) C)}", None),
+        ("strict_single_letter_boxed", "\\boxed{some tin}", None),
+        ("strict_single_letter_boxed", "<think>\\boxed{B}</think>", None),
+        ("lenient_boxed", "\\boxed{\\text{some tin}}", "B"),
+        ("lenient_boxed", "\\boxed{tin or iron}", None),
+        ("lenient_answer_colon", "Answer: A\nAnswer: **B**", "B"),
+        ("lenient_answer_colon", "Answer: A\nAnswer: who knows", "A"),
+        ("lenient_answer_colon_md", "**Answer:** a metal (B)", "B"),
+        ("lenient_answer_colon_md", "Answer: A, or B", None),
+        ("lenient_answer_colon_md", "B", None),
+    ],
+)
+def test_the_letter_as_asked(mode, text, found):
+    assert AsAsked().letter(text, CHOICES, mode) == found

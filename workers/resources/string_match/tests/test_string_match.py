@@ -3,8 +3,9 @@
 from typing import Any
 
 import pytest
-from gymq.workers.resources.string_match.comparison import closeness, score
+from gymq.workers.resources.string_match import comparison
 from gymq.workers.resources.string_match.extraction import find_answer
+from gymq.workers.resources.string_match.published import closeness, score
 from gymq.workers.resources.string_match.worker import StringMatch
 
 import gymq
@@ -37,7 +38,7 @@ def row(expected: str, **members: Any) -> dict[str, Any]:
         ("", "full_response", None),
     ],
 )
-def test_what_is_taken_for_the_answer(text, mode, answer):
+def test_what_is_taken_for_the_answer_as_published(text, mode, answer):
     assert find_answer(text.strip(), mode) == answer
 
 
@@ -85,7 +86,7 @@ def test_what_is_taken_for_the_answer(text, mode, answer):
         ("-1", "1", 0.0),
     ],
 )
-def test_what_counts_as_the_same(answer, expected, reward):
+def test_what_counts_as_the_same_as_published(answer, expected, reward):
     assert score(answer, expected) == reward
 
 
@@ -123,3 +124,96 @@ async def test_a_row_that_does_not_fit_is_refused(member):
     async with Harness(StringMatch) as env:
         with pytest.raises(gymq.InvalidTask):
             await env.verify(row("a") | member, reply("Answer: a"))
+
+
+SAME = (
+    *(
+        "{x}",
+        "**{x}**",
+        "*{x}*",
+        "`{x}`",
+        "\u201c{x}\u201d",
+        "\u2018{x}\u2019",
+        "\u00ab{x}\u00bb",
+        '"{x}".',
+        "{x}!",
+        "${x}$",
+    ),
+    *(
+        "\\({x}\\)",
+        "\\text{{{x}}}",
+        "\\boxed{{{x}}}",
+        "\\boxed{{\\textbf{{{x}}}}}",
+        "**\u201c{x}.\u201d**",
+        "\u200b{x}\u200b",
+        " {x} ",
+    ),
+)
+
+
+@pytest.mark.parametrize(
+    "line", ["Answer: {}", "**Answer:** {}", "**Answer**: {}", "ANSWER\uff1a\n\n{}\n", "Answer: a\nanswer: {}"]
+)
+@pytest.mark.parametrize("form", SAME)
+async def test_the_dress_of_an_answer_does_not_matter(line, form):
+    async with Harness(StringMatch) as env:
+        for expected in ("Oslo", "-12", "New York City", "3.5 kg"):
+            verdict = await env.verify(row(expected), reply(line.format(form.format(x=expected))))
+            assert verdict.reward == 1.0, verdict
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected", "reward"),
+    [
+        ("\u221212", "-12", 1.0),
+        ("1970", "1969", 0.0),
+        ("1,970", "1969", 0.0),
+        ("1969.0", "1969", 1.0),
+        ("7 cm", "7 km", 0.0),
+        ("7 kilometres", "7 km", 1.0),
+        ("7", "7 km", 0.98),
+        ("7 km", "7", 0.98),
+        ("7.1 km", "7 km", 0.0),
+        ("50%", "50 percent", 1.0),
+        ("50 kg", "50%", 0.0),
+        ("\u20ac5", "$5", 0.0),
+        ("$5", "5 dollars", 1.0),
+        ("3.1416", "3.14159", 0.98),
+        ("3.15", "3.14159", 0.0),
+        ("9.8 m/s^2", "9.81 m/s\u00b2", 0.98),
+        ("9.81 m", "9.81 m/s^2", 0.0),
+        ("1,234,567", "1234567", 1.0),
+        ("10\u00b2", "102", 0.0),
+        ("x\u00b2", "x^2", 1.0),
+        ("\u221a2", "\\sqrt{2}", 1.0),
+        ("90\u00b0", "90^\\circ", 1.0),
+        ("ham", "ha", 0.0),
+        ("Boise, Idaho", "boise ID", 1.0),
+        ("red; green", "red, green", 1.0),
+        ("green, red", "red, green", 0.0),
+        ("Indiana", "IN", 1.0),
+        ("nan", "1", 0.0),
+        ("", "kg", 0.0),
+        ("$$", "km", 0.0),
+        ("page 12", "page 13", 0.0),
+        ("1e3", "1000", 1.0),
+        ("1e9999", "1e9998", 0.0),
+        ("-5", "5", 0.0),
+        ("12:30", "12.30", 0.0),
+    ],
+)
+def test_what_counts_as_the_same(answer, expected, reward):
+    assert comparison.score(answer, expected) == reward
+
+
+@pytest.mark.parametrize(
+    "text", ["1," * 50_000, "{" * 50_000, "\\textbf{" * 20_000, "m/" * 30_000, "1 " + "m^2" * 10_000]
+)
+def test_long_answers_are_compared_in_linear_time(text):
+    assert comparison.score(text, "7 km") == 0.0
+
+
+async def test_an_answer_within_thoughts_is_none():
+    async with Harness(StringMatch) as env:
+        assert (await env.verify(row("Oslo"), reply("<think>Answer: Oslo"))).reward == 0.0
+        assert (await env.verify(row("Oslo"), reply("<think>Answer: Rome</think>Answer: Oslo"))).reward == 1.0

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 from gymq.workers.resources.xlam_fc import prepare
-from gymq.workers.resources.xlam_fc.worker import FunctionCalling, agree
+from gymq.workers.resources.xlam_fc.rules import ByType, Published
+from gymq.workers.resources.xlam_fc.worker import FunctionCalling
 
 import gymq
 from gymq.protocol.codec import encode
@@ -87,12 +88,56 @@ async def test_an_expected_call_without_the_right_name_is_never_made(answer):
         ("Cork", "cork", False),
     ],
 )
-def test_values_are_equal_as_json(expected, given, equal):
-    assert agree({"value": expected}, {"value": given}) is equal
+def test_values_are_equal_as_json_in_python(expected, given, equal):
+    assert Published().agree({"value": expected}, {"value": given}, None) is equal
+
+
+@pytest.mark.parametrize("place", [lambda value: value, lambda value: [0, value], lambda value: {"a": {"b": [value]}}])
+@pytest.mark.parametrize(
+    ("expected", "given", "equal"),
+    [
+        (1, 1.0, True),
+        (1, True, False),
+        (0, False, False),
+        (False, 0.0, False),
+        (True, True, True),
+        (True, "true", False),
+        (None, False, False),
+        ([True], [1], False),
+        ({"a": 1}, {"a": True}, False),
+        ([1, [2]], [1, [2]], True),
+    ],
+)
+def test_true_and_false_are_no_numbers(place, expected, given, equal):
+    assert ByType().agree({"value": place(expected)}, {"value": place(given)}, None) is equal
+    assert ByType().agree({"value": place(given)}, {"value": place(expected)}, None) is equal
+
+
+@pytest.mark.parametrize(
+    ("parameters", "reward"),
+    [
+        ({"type": "object", "properties": {"port": {}}}, 0.0),
+        ({"type": "object", "properties": {"port": {}}, "additionalProperties": False}, 0.0),
+        ({"type": "object", "properties": {"port": {}, "days": {}}}, 1.0),
+        ({"type": "object", "properties": {"port": {}}, "additionalProperties": {"type": "integer"}}, 1.0),
+        ({"type": "object"}, 1.0),
+        (None, 1.0),
+    ],
+)
+async def test_an_argument_that_the_function_does_not_have_is_wrong(parameters, reward):
+    row = {**prompt("When is high tide?"), "expected_answers": [TIDE]}
+    row["responses_create_params"]["tools"] = [
+        {"type": "function", "name": "tide", "parameters": parameters, "strict": False}
+    ]
+    answer = reply(function_call("tide", {"port": "Cork", "days": 2}))
+    async with Harness(FunctionCalling) as env:
+        assert (await env.verify(row, answer)).reward == reward
+    async with Harness(FunctionCalling, {"hardened": False}) as env:
+        assert (await env.verify(row, answer)).reward == 1.0
 
 
 def test_a_null_agrees_only_with_a_null_that_was_given():
-    assert not agree({"value": None}, {})
+    assert not ByType().agree({"value": None}, {}, None)
 
 
 def test_values_too_deep_to_compare_do_not_agree():
@@ -100,7 +145,8 @@ def test_values_too_deep_to_compare_do_not_agree():
     second: Any = []
     for _ in range(50_000):
         first, second = [first], [second]
-    assert agree({"value": first}, {"value": second}) is False
+    assert ByType().agree({"value": first}, {"value": second}, None) is False
+    assert Published().agree({"value": first}, {"value": second}, None) is False
 
 
 async def test_each_call_matches_one_expected_call():
@@ -139,7 +185,7 @@ def entry(number: int, **members: Any) -> dict[str, Any]:
         "port": {"description": "a port", "type": "str", "default": "Cork"},
         "days": {"description": "how long", "type": "int, optional", "default": 1},
     }
-    tools = [{"name": "tide", "description": "Tide times", "parameters": parameters}]
+    tools = [{"name": "tide", "description": "Tide times", "parameters": parameters, "strict": False}]
     return {"id": number, "query": "Tide?", "tools": json.dumps(tools), "answers": json.dumps([TIDE]), **members}
 
 

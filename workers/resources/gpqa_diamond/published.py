@@ -1,10 +1,10 @@
-"""Reading the chosen letter out of a reply: a box, or else the line that says `Answer:`. Both take linear time."""
+"""How NeMo Gym reads the chosen letter, in linear time: from a box, or else from the line that says `Answer:`."""
 
 from __future__ import annotations
 
 import re
 
-from gymq.workers.resources.mcqa.letters import BOX
+from gymq.workers.resources.mcqa.published import BOX
 
 _CAPITAL = re.compile(r"\b[A-Z]\b")
 _ANSWER = re.compile(r"answer[*_]{0,2}\s*+:[\s*_]{0,2}\s*+([A-Za-z])(?![A-Za-z0-9])", re.IGNORECASE)

@@ -1,19 +1,14 @@
-"""Reading the chosen letter out of a reply, one function for each grading mode.
-
-All of them take time in proportion to the reply's length, so they may run on the event loop.
-"""
+"""How NeMo Gym reads the chosen letter, one function for each grading mode, in linear time."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from itertools import pairwise
+
+from gymq.text.choices import FOREIGN_LETTERS, Choices, normalised
 
 BOX = "\\boxed{"
 TEXT = "\\text{"
-
-# Letters that stand for A to D in other scripts: Arabic, Bengali, full-width Latin.
-FOREIGN_LETTERS = {ord(foreign): f" {letter}" for foreign, letter in zip("أبجدঅবডঢＡＢＣＤ", "ABCD" * 3, strict=True)}
 
 # The answer may also stand in the line below.
 _ANSWER = re.compile(r"answer\s*:\s*([^\n]+)", re.IGNORECASE)
@@ -23,44 +18,6 @@ _FIRST_LETTER = re.compile(r"([A-Za-z])(?![A-Za-z0-9])")
 _CAPITAL = re.compile(r"\b[A-Z]\b")
 _LONE_LETTER = re.compile(r"(?<![A-Za-z])[A-Za-z](?![A-Za-z])")
 _BETWEEN_CHOICES = re.compile(r"\s*[/|&,;]\s*|\s+(?:or|and)\s+|\s+", re.IGNORECASE)
-
-
-@dataclass(frozen=True)
-class Choices:
-    """The options of a question, in upper-case letters."""
-
-    texts: dict[str, str]
-
-    @classmethod
-    def of(cls, options: list[dict[str, str | None]]) -> Choices:
-        """Return the options that have a text and one letter as key; others cannot be chosen."""
-        return cls(
-            {
-                key.upper(): text
-                for option in options
-                for key, text in option.items()
-                if len(key) == 1 and key.isalpha() and text is not None
-            }
-        )
-
-    def letter(self, character: str) -> str | None:
-        """Return the letter, if it can be chosen."""
-        letter = character.upper()
-        return letter if letter in self.texts else None
-
-    def letter_of_text(self, text: str) -> str | None:
-        """Return the letter of the option with this text."""
-        wanted = normalised(text)
-        return next((letter for letter, own in self.texts.items() if wanted and normalised(own) == wanted), None)
-
-    def letters_within(self, *texts: str) -> set[str]:
-        """Return the letters of the options whose text is contained in one of `texts`."""
-        found = set()
-        for letter, own in self.texts.items():
-            wanted = normalised(own)
-            if wanted and any(wanted in text for text in texts):
-                found.add(letter)
-        return found
 
 
 def strict_boxed_letter(reply: str, choices: Choices) -> str | None:
@@ -124,11 +81,6 @@ def without_text_wrappers(content: str) -> str:
     return content[start:end]
 
 
-def normalised(text: str) -> str:
-    """Lower case, white space collapsed."""
-    return " ".join(text.lower().split())
-
-
 def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
     while start < end and text[start].isspace():
         start += 1
@@ -166,3 +118,11 @@ def _is_list_of_choices(line: str, choices: Choices) -> bool:
         one[0].upper() != other[0].upper() and _BETWEEN_CHOICES.fullmatch(line, one.end(), other.start())
         for one, other in pairwise(letters)
     )
+
+
+READERS = {
+    "strict_single_letter_boxed": strict_boxed_letter,
+    "lenient_boxed": boxed_letter,
+    "lenient_answer_colon": answer_colon_letter,
+    "lenient_answer_colon_md": markdown_letter,
+}

@@ -1,0 +1,14 @@
+"""Reading what a reply says: its conclusion, boxes and answer lines, and the option that an answer chooses.
+
+Everything takes time in proportion to the text.
+"""
+
+from gymq.text.choices import Choices as Choices
+from gymq.text.marks import closing_braces as closing_braces
+from gymq.text.marks import undressed as undressed
+from gymq.text.places import Found as Found
+from gymq.text.places import answer_lines as answer_lines
+from gymq.text.places import boxes as boxes
+from gymq.text.places import in_order as in_order
+from gymq.text.thoughts import conclusion as conclusion
+from gymq.text.thoughts import thoughts as thoughts

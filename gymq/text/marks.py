@@ -1,0 +1,68 @@
+"""What is put around an answer without changing it: fonts and delimiters of LaTeX, marks of Markdown, quotes."""
+
+from __future__ import annotations
+
+import re
+
+FONT = re.compile(
+    r"\\(?:text(?:bf|it|rm|sf|tt|normal|sc|up)?|math(?:rm|bf|it|sf|tt|bb|cal|scr|frak|normal)|emph|underline"
+    r"|boldsymbol|bm|[mh]box|operatorname|boxed|fbox|bf|rm|displaystyle)(?![A-Za-z])\s*+"
+)
+_BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
+
+# The longer of two marks that begin alike comes first.
+_PAIRS = (
+    *(("\\(", "\\)"), ("\\[", "\\]"), ("$$", "$$"), ("$", "$"), ("```", "```"), ("`", "`")),
+    *(("***", "***"), ("**", "**"), ("__", "__"), ("*", "*"), ("_", "_"), ("~~", "~~")),
+    *(('"', '"'), ("''", "''"), ("'", "'"), ("``", "''"), ("`", "'")),
+    *(("\u201c", "\u201d"), ("\u2018", "\u2019"), ("\u00ab", "\u00bb"), ("\u201e", "\u201c")),
+)
+
+
+def closing_braces(text: str) -> dict[int, int]:
+    """Return for each opening brace that closes where it does. An escaped brace is a sign like any other."""
+    opened: list[int] = []
+    closed: dict[int, int] = {}
+    for brace in _BRACE.finditer(text):
+        if brace[0] == "{":
+            opened.append(brace.start())
+        elif brace[0] == "}" and opened:
+            closed[opened.pop()] = brace.start()
+    return closed
+
+
+def undressed(text: str) -> str:
+    """Return the text without the blanks and the marks around all of it, however many there are."""
+    closed = closing_braces(text)
+    start, end = _trimmed(text, 0, len(text))
+    while (inner := _inner(text, start, end, closed)) is not None:
+        start, end = _trimmed(text, *inner)
+    return text[start:end]
+
+
+def _inner(text: str, start: int, end: int, closed: dict[int, int]) -> tuple[int, int] | None:
+    """Return where the text within the outermost mark is; None if none is around all of it."""
+    font = FONT.match(text, start, end)
+    brace = start if font is None else font.end()
+    if brace < end and closed.get(brace) == end - 1:
+        return brace + 1, end - 1
+    if font is not None and brace > start and not text.startswith("{", brace):
+        return (brace, end) if font[0].strip() in ("\\displaystyle", "\\bf", "\\rm") else None
+    for opening, closing in _PAIRS:
+        first, last = start + len(opening), end - len(closing)
+        if (
+            last > first
+            and text.startswith(opening, start)
+            and text.startswith(closing, last)
+            and text.find(closing, first, end) == last
+        ):
+            return first, last
+    return None
+
+
+def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
+    while start < end and text[start].isspace():
+        start += 1
+    while start < end and text[end - 1].isspace():
+        end -= 1
+    return start, end

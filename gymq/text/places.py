@@ -1,0 +1,51 @@
+"""Where a reply gives its answer: in boxes and in lines that begin with `Answer:`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from gymq.text.marks import closing_braces
+
+_BOX = re.compile(r"\\(?:boxed|fbox)\s*+(?=\{)")
+_ANSWER = re.compile(r"\banswer[*_`]{0,3}\s*+[:\uff1a][*_`]{0,3}\s*+", re.IGNORECASE)
+
+
+class Found(NamedTuple):
+    """A text that may be the answer, and where it begins in the reply."""
+
+    start: int
+    text: str
+
+
+def boxes(reply: str) -> list[Found]:
+    """Return the contents of the boxes that close; of a box within another one only the outer."""
+    if "\\boxed" not in reply and "\\fbox" not in reply:
+        return []
+    closed = closing_braces(reply)
+    found: list[Found] = []
+    inside_until = 0
+    for box in _BOX.finditer(reply):
+        end = closed.get(box.end())
+        if end is not None and box.start() >= inside_until:
+            found.append(Found(box.start(), reply[box.end() + 1 : end]))
+            inside_until = end
+    return found
+
+
+def answer_lines(reply: str) -> list[Found]:
+    """Return what follows each `Answer:`, also `**Answer:**`, up to the end of its line.
+
+    Where nothing follows in the line, the next one that is not blank counts.
+    """
+    found = []
+    for answer in _ANSWER.finditer(reply):
+        end = reply.find("\n", answer.end())
+        found.append(Found(answer.start(), reply[answer.end() : None if end < 0 else end]))
+    return [one for one in found if one.text.strip()]
+
+
+def in_order(*found: Iterable[Found]) -> list[str]:
+    """Return the texts as they follow each other in the reply."""
+    return [text for _, text in sorted(one for several in found for one in several)]

@@ -1,0 +1,102 @@
+"""Numbers with their units, as short answers write them."""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal, InvalidOperation
+from typing import NamedTuple
+
+_NUMBER = r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?(?:e[+-]?\d{1,4})?|[+-]?\.\d+(?:e[+-]?\d{1,4})?"
+_MEASURE = re.compile(rf"(?P<before>[$€£¥]?)\s*(?P<number>{_NUMBER})\s*(?P<unit>[^\d\s.,;][^\d;]{{0,30}}[23]?)?")
+_POWER = re.compile(r" ?\^ ?\{?([0-9-]+|\\circ)\}?")
+
+_NAMES = {
+    "m": "metre metres meter meters",
+    "km": "kilometre kilometres kilometer kilometers",
+    "cm": "centimetre centimetres centimeter centimeters",
+    "mm": "millimetre millimetres millimeter millimeters",
+    "g": "gram grams gramme grammes",
+    "kg": "kilogram kilograms kilogramme kilogrammes",
+    "s": "sec secs second seconds",
+    "min": "mins minute minutes",
+    "h": "hr hrs hour hours",
+    "day": "days d",
+    "year": "years yr yrs",
+    "mi": "mile miles",
+    "ft": "foot feet",
+    "in": "inch inches",
+    "lb": "lbs pound pounds",
+    "l": "litre litres liter liters",
+    "ml": "millilitre millilitres milliliter milliliters",
+    "%": "percent per\u00a0cent pct \\%",
+    "\u00b0": "degree degrees deg \\circ",
+    "\u00b0c": "celsius c",
+    "\u00b0f": "fahrenheit f",
+    "k": "kelvin kelvins",
+    "$": "usd dollar dollars \\$",
+    "\u20ac": "eur euro euros",
+    "\u00a3": "gbp",
+    "\u00a5": "jpy yen cny yuan",
+    "n": "newton newtons",
+    "j": "joule joules",
+    "w": "watt watts",
+    "v": "volt volts",
+    "hz": "hertz",
+    "pa": "pascal pascals",
+    "mol": "mole moles",
+}
+_UNITS = {name: unit for unit, names in _NAMES.items() for name in (unit, *names.split())}
+
+
+class Measure(NamedTuple):
+    """A number as it is written, and its unit; empty without one."""
+
+    value: Decimal
+    unit: str
+
+
+def measure(text: str) -> Measure | None:
+    """Return the number and the unit that a text in lower case is; None if it is something else."""
+    found = _MEASURE.fullmatch(text.strip())
+    if found is None:
+        return None
+    unit = _unit(found["unit"] or "")
+    if unit is None or (found["before"] and unit):
+        return None
+    try:
+        return Measure(Decimal(found["number"].replace(",", "")), unit or found["before"])
+    except InvalidOperation:
+        return None
+
+
+def same_unit(given: str, wanted: str) -> bool:
+    """Return whether two units agree; a missing one agrees with each."""
+    return given == wanted or not given or not wanted
+
+
+def is_rounded(given: Decimal, wanted: Decimal) -> bool:
+    """Return whether one of two numbers is the other one, rounded to fewer places; a whole number has to be exact."""
+    if given == wanted or wanted == wanted.to_integral_value() or given == given.to_integral_value():
+        return given == wanted
+    places = max(_exponent(given), _exponent(wanted))
+    return abs(given - wanted) <= Decimal(1).scaleb(places) / 2 and min(map(_digits, (given, wanted))) > 1
+
+
+def _unit(text: str) -> str | None:
+    """Return the unit in its one spelling; None if the text is none. Products and powers stay as written."""
+    text = _POWER.sub(r"^\1", text.strip()).removeprefix("^")
+    if not text:
+        return ""
+    parts = re.split(r"([\s*/^\u00b7-]+|\bper\b)", text)
+    units = [part if at % 2 or part.isdigit() else _UNITS.get(part) for at, part in enumerate(parts)]
+    known = [unit for unit in units if unit is not None]
+    return "".join(known).replace(" ", "").replace("per", "/") if len(known) == len(units) else None
+
+
+def _exponent(number: Decimal) -> int:
+    exponent = number.as_tuple().exponent
+    return exponent if isinstance(exponent, int) else 0
+
+
+def _digits(number: Decimal) -> int:
+    return len(number.as_tuple().digits)

@@ -1,0 +1,49 @@
+"""The two ways to compare the arguments of a call with the expected ones: by type, and as NeMo Gym does."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Container
+from typing import Any, Protocol
+
+
+class CallRule(Protocol):
+    """Compares arguments."""
+
+    def agree(self, expected: dict[str, Any], given: dict[str, Any], declared: Container[str] | None) -> bool:
+        """Return whether every expected argument was given with an equal value.
+
+        Args:
+            declared: names of the arguments that the function has; None where the row does not say.
+        """
+
+
+class ByType:
+    """Takes true for no number, and no argument that the function does not have."""
+
+    def agree(self, expected: dict[str, Any], given: dict[str, Any], declared: Container[str] | None) -> bool:
+        further = given.keys() - expected.keys()
+        return (declared is None or all(name in declared for name in further)) and _all_given(expected, given, _same)
+
+
+class Published:
+    """Compares values as Python does, and takes any further argument."""
+
+    def agree(self, expected: dict[str, Any], given: dict[str, Any], declared: Container[str] | None) -> bool:
+        return _all_given(expected, given, operator.eq)
+
+
+def _all_given(expected: dict[str, Any], given: dict[str, Any], same: Callable[[Any, Any], bool]) -> bool:
+    try:
+        return all(name in given and same(given[name], value) for name, value in expected.items())
+    except RecursionError:
+        return False
+
+
+def _same(value: Any, other: Any) -> bool:
+    """Return whether two values of JSON are equal, where true and false are no numbers."""
+    if isinstance(value, list) and isinstance(other, list):
+        return len(value) == len(other) and all(map(_same, value, other))
+    if isinstance(value, dict) and isinstance(other, dict):
+        return value.keys() == other.keys() and all(_same(value[name], other[name]) for name in value)
+    return isinstance(value, bool) == isinstance(other, bool) and bool(value == other)
