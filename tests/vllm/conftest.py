@@ -19,6 +19,7 @@ HERE = Path(__file__).parent
 TOGETHER = {
     "test_check_policy.py": "engine",
     "test_engine.py": "engine",
+    "test_exact_prompts.py": "HTTP",
     "test_parallel.py": "engine",
     "test_sampling.py": "engine",
     "test_weights.py": "engine",

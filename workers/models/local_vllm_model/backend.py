@@ -65,8 +65,11 @@ class AskedHere:
     async def post(self, path: str, body: Mapping[str, Any], num_known: int = 0) -> dict[str, Any]:
         return await self._post(f"/v1{path}", body, num_known)
 
+    async def native(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        return await self._post(path, body)
+
     async def tokenize(self, body: Mapping[str, Any]) -> dict[str, Any]:
-        return await self._post("/tokenize", body)
+        return await self.native("/tokenize", body)
 
     async def _post(self, path: str, body: Mapping[str, Any], num_known: int = 0) -> dict[str, Any]:
         answer = await self._answer(path, body, num_known)

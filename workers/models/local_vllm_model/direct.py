@@ -19,11 +19,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import msgspec
-from gymq.workers.models.local_vllm_model.continuation import Shapes
 from gymq.workers.models.local_vllm_model.vllm_versions import find
 from gymq.workers.models.local_vllm_model.weight_versions import ABORT, stretches
+from gymq.workers.models.vllm_model.continuation import Shapes
+from gymq.workers.models.vllm_model.exact_prompts import CannotRender
 
-from gymq.errors import GymqError
 from gymq.protocol.tokens import VERSIONS_FIELD
 
 MAX_SETTINGS = 256
@@ -81,7 +81,7 @@ _TOOL_CHOICES = (None, "auto", "none")
 _SEEDS = range(-(2**63), 2**63)
 
 
-class NotDirect(GymqError):
+class NotDirect(CannotRender):
     """The application has to answer a request."""
 
 

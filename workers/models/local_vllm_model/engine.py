@@ -7,7 +7,7 @@ import contextlib
 import gc
 import logging
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from io import BytesIO
@@ -18,23 +18,13 @@ from typing import Any
 import msgspec
 from gymq.workers.models.local_vllm_model import asgi
 from gymq.workers.models.local_vllm_model.checkpoint import UnusableWeights, check_fit, shapes_at, shapes_in
-from gymq.workers.models.local_vllm_model.continuation import (
-    ReplyEnd,
-    Shapes,
-    ends_itself,
-    is_unchanged,
-    last_sampled,
-    names_system,
-    num_ends,
-    shortened,
-    silent,
-    tokens_after,
-)
 from gymq.workers.models.local_vllm_model.direct import ENDED, DirectChat, NotDirect, Settings
 from gymq.workers.models.local_vllm_model.engine_processes import first_error
 from gymq.workers.models.local_vllm_model.load_recorder import LoadRecorder
 from gymq.workers.models.local_vllm_model.vllm_versions import find
 from gymq.workers.models.local_vllm_model.weight_versions import note, noted, put_on
+from gymq.workers.models.vllm_model.continuation import last_sampled
+from gymq.workers.models.vllm_model.exact_prompts import CannotRender, ExactPrompts, plain
 from gymq.workers.models.vllm_model.prepare import has_media, tokenize_body
 from vllm.engine.arg_utils import AsyncEngineArgs
 from vllm.utils.argparse_utils import FlexibleArgumentParser
@@ -42,19 +32,13 @@ from vllm.v1.engine.async_llm import AsyncLLM
 
 from gymq import ModelLoad, WeightsUpdate
 from gymq.errors import GymqError
-from gymq.protocol.tokens import TOKEN_FIELDS
-from gymq.responses.tokens import OPTIONAL_TOKEN_FIELDS
 
 log = logging.getLogger("gymq.local_vllm_model")
 
 CHAT = "/v1/chat/completions"
 _TOKENIZE = "/tokenize"
-_TOKEN_FIELDS = (*TOKEN_FIELDS, *OPTIONAL_TOKEN_FIELDS)
 _LENGTHS = ("max_tokens", "max_completion_tokens", "max_output_tokens")
 _OK = 200
-
-Render = Callable[[Sequence[Mapping[str, Any]]], Awaitable[list[int]]]
-"""Returns the tokens that the chat template makes of messages, with the beginning of a reply."""
 
 
 class ArgumentsError(GymqError, ValueError):
@@ -100,7 +84,6 @@ class Engine:
         self.recorder = LoadRecorder()
         # vLLM's processes are bound to the thread that starts them, so this one lives as long as the engine.
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="vllm")
-        self._reported_breaks = False
         self._is_broken = False
 
     async def start(self) -> None:
@@ -118,7 +101,10 @@ class Engine:
         await find("init_app_state")(llm, self._app.state, self._args, tasks)
         self._app.state.server = SimpleNamespace()  # vLLM asks it to exit when the engine breaks; gymq runs no server
         self._tokenizer = llm.get_tokenizer()
-        self._ends_of_turn = _ends_of_turn(llm.model_config, self._tokenizer)
+        self._exact_prompts = ExactPrompts(
+            _ends_of_turn(llm.model_config, self._tokenizer),
+            lambda ids: str(self._tokenizer.decode(ids, skip_special_tokens=False)),
+        )
         self._max_model_len = llm.model_config.max_model_len
         self._direct: DirectChat | None = None
         try:
@@ -219,82 +205,7 @@ class Engine:
         async def render(messages: Sequence[Mapping[str, Any]]) -> list[int]:
             return await direct.rendered(settings, messages)
 
-        prompt = None
-        if num_known and messages[num_known].get("generation_token_ids"):
-            prompt = await self._prompt_after(settings.shapes, messages, num_known, render)
-        if prompt is None:
-            prompt = await self._continued(messages, render)
-        return await render(_plain(messages)) if prompt is None else prompt
-
-    async def _prompt_after(
-        self, shapes: Shapes, messages: Sequence[Mapping[str, Any]], num_known: int, render: Render
-    ) -> list[int] | None:
-        """Return the prompt that continues the reply to the known messages; None if all has to be rendered."""
-        if names_system(messages[num_known + 1 :]):
-            return None  # it may be moved to the front
-        reply = messages[num_known]
-        shape, short, place = shortened(messages, num_known)
-        end = shapes.get(shape)
-        if end is not None:
-            new = tokens_after(reply, await render(_silent(short, place)), end, self._ends_of_turn)
-            return None if new is None else _known(reply) + new
-        end, new = await self._new(reply, messages, num_known, render)
-        if shape not in shapes:
-            try:
-                end, same = await self._new(reply, short, place, render)
-                shapes.put(shape, end if new is not None and new == same else None)
-            except NotDirect:  # the template refuses the short one
-                shapes.put(shape, None)
-        return None if new is None else _known(reply) + new
-
-    async def _new(
-        self, reply: Mapping[str, Any], messages: Sequence[Mapping[str, Any]], place: int, render: Render
-    ) -> tuple[ReplyEnd | None, list[int] | None]:
-        """Return where the template ends the reply at a place among messages, and the tokens after it."""
-        plain = _silent(messages, place)
-        end = await self._reply_end(plain, place, await render(plain[:place]), render)
-        return end, end and tokens_after(reply, await render(plain), end, self._ends_of_turn)
-
-    async def _reply_end(
-        self, plain: Sequence[Mapping[str, Any]], place: int, before: list[int], render: Render
-    ) -> ReplyEnd | None:
-        """Return where the template ends the reply at a place; None if it does not.
-
-        Args:
-            before: the tokens of the messages before the reply.
-        """
-        _, short, reply = shortened(plain, place)
-        short = list(map(silent, short[: reply + 2]))
-        try:
-            first, after, followed = [await render(short[:length]) for length in (reply, reply + 1, reply + 2)]
-            is_own = ends_itself(first, after, followed, self._ends_of_turn)
-        except NotDirect:  # the template begins no reply after another one
-            is_own = True
-        return None if is_own is None else ReplyEnd(num_ends(before, self._ends_of_turn), is_own)
-
-    async def _continued(self, messages: Sequence[Mapping[str, Any]], render: Render) -> list[int] | None:
-        """Return the prompt that continues the last reply with sampled tokens; None if all has to be rendered."""
-        last = last_sampled(messages)
-        if last is None:
-            return None
-        plain = _silent(messages, last)
-        before, rendered = await render(plain[:last]), await render(plain)
-        new = None
-        if is_unchanged(
-            messages,
-            before,
-            rendered,
-            ends_of_turn=self._ends_of_turn,
-            decode=lambda ids: str(self._tokenizer.decode(ids, skip_special_tokens=False)),
-        ):
-            end = await self._reply_end(plain, last, before, render)
-            new = end and tokens_after(messages[last], rendered, end, self._ends_of_turn)
-        if new is not None:
-            return _known(messages[last]) + new
-        if not self._reported_breaks:
-            log.warning("a chat was rendered again: its history changed, or the template does not end turns")
-            self._reported_breaks = True
-        return None
+        return await self._exact_prompts.prompt(messages, render, settings.shapes, num_known)
 
     async def _with_exact_prompt(self, body: Mapping[str, Any], prompt: list[int] | None) -> dict[str, Any]:
         """Return the chat for the application, with its exact prompt if a reply in its history has its sampled tokens.
@@ -303,24 +214,27 @@ class Engine:
             prompt: it, if it is known.
         """
         history = body["messages"]
-        plain = {**body, "messages": _plain(history)}
+        without_tokens = {**body, "messages": plain(history)}
         # Tokens say nothing of images and sounds.
         if last_sampled(history) is None or has_media(history):
-            return plain
+            return without_tokens
 
         async def render(messages: Sequence[Mapping[str, Any]]) -> list[int]:
             request = {**tokenize_body(body), "messages": messages, "add_generation_prompt": True}
             status, answer = await asgi.post(self._app, _TOKENIZE, request)
             if status != _OK:
-                raise NotDirect
+                raise CannotRender
             return list(msgspec.json.decode(answer)["tokens"])
 
         if prompt is None:
-            with contextlib.suppress(NotDirect):  # vLLM refuses the messages, or some of them
-                prompt = await self._continued(history, render)
+            with contextlib.suppress(CannotRender):
+                prompt = await self._exact_prompts.continued(history, render)
         if prompt is None:
-            return plain
-        return {**plain, "kv_transfer_params": {**body.get("kv_transfer_params", {}), "prompt_token_ids": prompt}}
+            return without_tokens
+        return {
+            **without_tokens,
+            "kv_transfer_params": {**body.get("kv_transfer_params", {}), "prompt_token_ids": prompt},
+        }
 
     async def load_weights(self, update: WeightsUpdate) -> None:
         """Replace the weights; see `WeightsUpdate`.
@@ -384,22 +298,6 @@ def _ends_of_turn(model_config: Any, tokenizer: Any) -> frozenset[int]:
     given = (model_config.try_get_generation_config() or {}).get("eos_token_id")
     ends = given if isinstance(given, list) else [given]
     return frozenset(token for token in (*ends, tokenizer.eos_token_id) if token is not None)
-
-
-def _plain(messages: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return messages as a template knows them: without tokens."""
-    return [{name: part for name, part in one.items() if name not in _TOKEN_FIELDS} for one in messages]
-
-
-def _silent(messages: Sequence[Mapping[str, Any]], place: int) -> list[dict[str, Any]]:
-    """Return plain messages, of which the reply at a place is `silent`."""
-    plain = _plain(messages)
-    plain[place] = silent(plain[place])
-    return plain
-
-
-def _known(reply: Mapping[str, Any]) -> list[int]:
-    return [*reply["prompt_token_ids"], *reply["generation_token_ids"]]
 
 
 def _first_line(error: Exception) -> str:

@@ -35,6 +35,9 @@ class Asked(Protocol):
     async def sampler(self) -> Sampler:
         """Return how the engine samples; errors as in `post`."""
 
+    async def native(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the answer of a path of the engine's own; errors as in `post`."""
+
     async def tokenize(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """The answer of the engine's own `/tokenize`; errors as in `post`."""
 

@@ -53,14 +53,18 @@ def plain_prompt(body: Mapping[str, Any]) -> str:
     return _BETWEEN_MESSAGES.join(texts)
 
 
-def completions_body(body: Mapping[str, Any], prompt: Prompt, *, token_ids: bool) -> dict[str, Any]:
-    """Return the body for `/completions` that matches a chat body, with a prompt instead of messages."""
+def completions_body(body: Mapping[str, Any], prompt: Prompt, num_log_probs: int | None) -> dict[str, Any]:
+    """Return the body for `/completions` that matches a chat body, with a prompt instead of messages.
+
+    Args:
+        num_log_probs: alternatives to each sampled token; None: no log probs.
+    """
     asked = {name: value for name, value in body.items() if name not in _CHAT_ONLY}
     asked["prompt"] = prompt
     if "max_completion_tokens" in body:
         asked.setdefault("max_tokens", body["max_completion_tokens"])
-    if token_ids:
-        asked["logprobs"] = 0  # here a number: that of the alternatives to each sampled token
+    if num_log_probs is not None:
+        asked["logprobs"] = num_log_probs
     return asked
 
 

@@ -108,10 +108,14 @@ class AskedOverHTTP:
         """Return the answer to a request in one of OpenAI's dialects; errors as in `Engine.post`."""
         return await self.engine.post(self.engine.api + path, body, self._left_s())
 
+    async def native(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the answer of a path of the engine's own; errors as in `Engine.post`."""
+        return await self.engine.post(path, body, self._left_s())
+
     async def tokenize(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return the answer of the engine's own `/tokenize`; errors as in `Endpoint.post`."""
         try:
-            return await self.engine.post("/tokenize", body, self._left_s())
+            return await self.native("/tokenize", body)
         except ContextOverflow as overflow:
             # The engine has answered this very prompt, so the conversation is not too long.
             raise failed(str(overflow), retryable=True) from None

@@ -38,9 +38,10 @@ async def examine(post: Post, options: VLLMOptions, engine: str) -> Sampler:
     Raises:
         RolloutError: there is no answer.
     """
+    settings = options.form.neutral
     try:
-        neutral = await _next_token(post, options, FROM_CHECKPOINT)
-        hot = await _next_token(post, options, {**FROM_CHECKPOINT, "temperature": _HOT})
+        neutral = await _next_token(post, options, settings)
+        hot = await _next_token(post, options, {**settings, "temperature": _HOT})
         by_default = await _next_token(post, options, {})
     except (Refused, ContextOverflow) as error:
         neutral, hot, by_default = {}, {}, {}
@@ -49,10 +50,10 @@ async def examine(post: Post, options: VLLMOptions, engine: str) -> Sampler:
         reason = ""
     if not neutral.keys() & hot.keys():
         warn_once(f"{engine} does not show what its log probs are of{reason}; `gymq check-policy` compares them")
-        return Sampler(None, FROM_CHECKPOINT, FROM_CHECKPOINT)
+        return Sampler(None, settings, FROM_CHECKPOINT)
     if not _differ(neutral, hot):
-        return Sampler(RAW, FROM_CHECKPOINT, FROM_CHECKPOINT)
-    return Sampler(PROCESSED, FROM_CHECKPOINT if _differ(neutral, by_default) else {}, FROM_CHECKPOINT)
+        return Sampler(RAW, settings, FROM_CHECKPOINT)
+    return Sampler(PROCESSED, settings if _differ(neutral, by_default) else {}, FROM_CHECKPOINT)
 
 
 async def _next_token(post: Post, options: VLLMOptions, settings: Mapping[str, Any]) -> LogProbs:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gymq.workers.models.vllm_model.audio import AUDIO_MEMBERS
+from gymq.workers.models.vllm_model.engine_form import merged
 from gymq.workers.models.vllm_model.options import VLLMOptions
 
 from gymq.protocol.tokens import TOKEN_FIELDS
@@ -51,17 +52,19 @@ def chat_body(request: Mapping[str, Any], options: VLLMOptions, audio_urls: Sequ
         asked["chat_template_kwargs"] = template
     if options.return_token_id_information:
         # A null `top_logprobs` would turn the log probs off.
-        asked |= {"logprobs": True, "top_logprobs": 0, "return_tokens_as_token_ids": True}
-        if options.request_prompt_and_generation_token_ids:
+        asked |= {"logprobs": True, "top_logprobs": 0}
+        if options.engine == "vllm" and (options.request_prompt_and_generation_token_ids or options.tokenizer):
             asked["return_token_ids"] = True
     body = options.extra_body | _object_in(metadata, "extra_body") | asked
     if audio_urls:
         _add_audio(body, audio_urls)
     body |= options.sampling_overrides
+    if options.return_token_id_information:
+        body = merged(body, options.form.asked)
     if options.return_token_id_information and body.get("n") not in (None, 1):
         raise InvalidRequest("n", f"{body['n']} replies at a time; token ids are only tracked with one")
     _check_length(body)
-    return body
+    return {name: value for name, value in body.items() if name not in options.form.refused}
 
 
 def responses_body(params: Mapping[str, Any], options: VLLMOptions) -> dict[str, Any]:

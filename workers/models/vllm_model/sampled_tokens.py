@@ -39,6 +39,21 @@ class SampledTokens:
     generation_log_probs: list[float]
     routed_experts: Any = field(default=None)
 
+    def check_prompt(self, sent: list[int], *, is_named: bool) -> None:
+        """Take the prompt that was sent as the prompt of the reply.
+
+        Args:
+            is_named: the reply has to name it: an engine may know no prompts in tokens, and make one of the messages.
+
+        Raises:
+            InvalidReply: the engine was given another prompt, or does not say.
+        """
+        if self.prompt_token_ids is None and is_named:
+            raise InvalidReply("prompt_token_ids", "missing, so the engine may have made a prompt of its own")
+        if self.prompt_token_ids not in (None, sent):
+            raise InvalidReply("prompt_token_ids", "differ from the tokens that were sent: see the option `engine`")
+        self.prompt_token_ids = sent
+
     def put_on(self, completion: dict[str, Any]) -> None:
         """Put the tokens on the first message, and remove the forms in which the engine gave them, in place.
 

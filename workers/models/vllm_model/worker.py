@@ -20,6 +20,8 @@ from gymq.workers.models.vllm_model.chat_params import known_chat_params
 from gymq.workers.models.vllm_model.chat_template import ChatTemplate
 from gymq.workers.models.vllm_model.completions import Prompt, as_chat_completion, completions_body, plain_prompt
 from gymq.workers.models.vllm_model.engines import Engines
+from gymq.workers.models.vllm_model.exact_prompts import plain
+from gymq.workers.models.vllm_model.generate import GENERATE, generate_body, offered_tools, parsed
 from gymq.workers.models.vllm_model.options import VLLMOptions
 from gymq.workers.models.vllm_model.prepare import (
     chat_body,
@@ -187,15 +189,13 @@ class VLLMModel(EndpointModel):
     ) -> dict[str, Any]:
         """Return the answer to a chat request, made of its chat completion."""
         options = self.options
-        prompt = None
         try:
             body = self.body(chat, await audio_urls(chat.get("metadata"), options.audio_root))
-            if options.use_completions_api:
-                prompt = self._prompt(body)
+            if body["messages"] is not chat["messages"]:  # the call has messages that the next one will not have
+                num_known, request.memory.kept = 0, None
+            prompt = await self._prompt(body, num_known)
         except ResponsesError as error:
             raise unsendable(error) from None
-        if body["messages"] is not chat["messages"]:  # the call has messages that the next one will not have
-            num_known, request.memory.kept = 0, None
         if not options.sequential_reasoning_allowed and ends_in_reasoning(body, options):
             return answer_of(empty_completion(options.model, "content_filter"))
 
@@ -203,17 +203,16 @@ class VLLMModel(EndpointModel):
             sampler = await asked.sampler() if options.return_token_id_information else None
             filled = body if sampler is None else {**sampler.sent, **body}
             try:
-                if options.use_completions_api:
-                    completion, sent = await self._continue(asked, filled, prompt)
-                else:
-                    completion, sent = await asked.post("/chat/completions", filled, num_known), filled
+                completion, sent = await self._asked(asked, filled, prompt, num_known)
             except ContextOverflow:
                 return answer_of(empty_completion(options.model, "length"))
             completion = readable_completion(completion)
             put_reasoning_into_text(completion, uses_reasoning_parser=options.uses_reasoning_parser)
             if sampler is not None:
                 tokens = read_tokens(completion)
-                if tokens.prompt_token_ids is None:
+                if isinstance(prompt, list):
+                    tokens.check_prompt(prompt, is_named=not (options.use_completions_api or options.use_generate_api))
+                elif tokens.prompt_token_ids is None:
                     tokens.prompt_token_ids = await _prompt_ids(asked, sent)
                     if not has_media(body["messages"]):  # an image is one token for `/tokenize`
                         warn_of_other_prompt(completion, len(tokens.prompt_token_ids))
@@ -240,22 +239,55 @@ class VLLMModel(EndpointModel):
         """
         return chat_body(chat, self.options, audio)
 
-    def _prompt(self, body: dict[str, Any]) -> Prompt | None:
-        """Return what a base model is to continue; None if its engine has to make it of the messages."""
-        if not self.options.render_chat_template:
+    async def _prompt(self, body: dict[str, Any], num_known: int) -> Prompt | None:
+        """Return what the engine is to continue; None if it has to make it of the messages."""
+        options = self.options
+        if options.use_completions_api and not options.render_chat_template:
             return plain_prompt(body)
-        return None if self._template is None else self._template.render(body)
+        if self._template is None:
+            return None
+        if has_media(body["messages"]):
+            if options.use_completions_api or options.use_generate_api:
+                raise InvalidRequest("messages", "only a chat of the engine has a place for media")
+            return None
+        return await self._template.prompt(body, num_known)
+
+    async def _asked(
+        self, asked: Asked, body: dict[str, Any], prompt: Prompt | None, num_known: int
+    ) -> tuple[dict[str, Any], dict[str, Any]]:
+        """Return the engine's reply to a chat body as a chat completion, and the body that it was sent."""
+        options = self.options
+        if options.use_completions_api:
+            return await self._continue(asked, body, prompt)
+        if not isinstance(prompt, list):
+            return await asked.post("/chat/completions", body, num_known), body
+        if not options.use_generate_api:
+            sent = options.form.with_prompt({**body, "messages": plain(body["messages"])}, prompt)
+            return await asked.post("/chat/completions", sent), sent
+        sent = generate_body(body, prompt)
+        completion = await parsed(
+            await asked.native(GENERATE, sent),
+            asked.native,
+            model=options.model,
+            tools=offered_tools(body),
+            reasoning_parser=options.reasoning_parser,
+            tool_call_parser=options.tool_call_parser,
+        )
+        return completion, sent
 
     async def _continue(
         self, asked: Asked, body: dict[str, Any], prompt: Prompt | None
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         """Return what a base model makes of a chat body, as a chat completion, and the body that it was sent."""
+        form = self.options.form
         if prompt is None:
             prompt = read_tokenized(await asked.tokenize(tokenize_body(body)))
-        sent = completions_body(body, prompt, token_ids=self.options.return_token_id_information)
-        if self.options.render_chat_template:
-            sent["add_special_tokens"] = False  # the template has written them
-        return as_chat_completion(await asked.post("/completions", sent)), sent
+        sent = completions_body(body, prompt, form.num_log_probs if self.options.return_token_id_information else None)
+        completion = as_chat_completion(await asked.post("/completions", sent))
+        if self._template is not None and not form.has_text and self.options.return_token_id_information:
+            sampled = read_tokens(completion).generation_token_ids
+            completion["choices"][0]["message"]["content"] = self._template.text(sampled)
+        return completion, sent
 
     async def _pass_through(
         self, request: gymq.ModelRequest, body: dict[str, Any], params: dict[str, Any]

@@ -104,7 +104,7 @@ async def test_the_engine_renders_its_template_to_tokens_that_are_then_continued
     reply = await ask(worker, input=[USER])
     rendered, completions = server.asked
     assert rendered.body == {"model": "served", "messages": [USER], "chat_template_kwargs": {"short": True}}
-    assert (completions.body["prompt"], completions.body["add_special_tokens"]) == ([1, 2, 3], False)
+    assert completions.body["prompt"] == [1, 2, 3]
     assert {name: list(reply["output"][-1][name]) for name in TOKENS} == TOKENS
 
 
@@ -117,19 +117,20 @@ async def test_a_tokenizer_of_its_own_renders_without_the_engine(
     worker = await start(use_completions_api=True, render_chat_template=True, tokenizer=str(tmp_path))
     await ask(worker, input=[USER])
     (asked,) = server.asked
-    assert (asked.body["prompt"], asked.body["add_special_tokens"]) == ("<user>2 + 2 =<assistant>", False)
+    assert asked.body["prompt"] == [1, 2, 3, 2, 4, 5]
     refused = await failure(worker, input=[{"role": "system", "content": "no"}])
     assert refused.failure_class is gymq.FailureClass.INVALID_TASK
     assert "only users" in refused.message
 
 
 def _write_tokenizer(folder: Path) -> None:
-    model = {"type": "WordLevel", "vocab": {"<unk>": 0, "2": 1}, "unk_token": "<unk>"}
-    tokenizer = {"version": "1.0", "model": model, "added_tokens": []}
+    vocabulary = {"<unk>": 0, "<user>": 1, "2": 2, "+": 3, "=": 4, "<assistant>": 5}
+    model = {"type": "WordLevel", "vocab": vocabulary, "unk_token": "<unk>"}
+    tokenizer = {"version": "1.0", "model": model, "added_tokens": [], "pre_tokenizer": {"type": "WhitespaceSplit"}}
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
     template = (
         "{% for m in messages %}{% if m.role != 'user' %}{{ raise_exception('only users') }}{% endif %}"
-        "<{{ m.role }}>{{ m.content }}{% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
+        "<{{ m.role }}> {{ m.content }} {% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
     )
     config = {"tokenizer_class": "PreTrainedTokenizerFast", "chat_template": template}
     (folder / "tokenizer_config.json").write_text(json.dumps(config))

@@ -31,7 +31,20 @@ GOOD = {
         ({"default_headers": {"X": "a\r\nb"}}, "default_headers: the value of X"),
         ({"extra_body": "top_k"}, "extra_body: "),
         ({"render_chat_template": True}, "render_chat_template: only with use_completions_api"),
-        ({"use_completions_api": True, "tokenizer": "t"}, "tokenizer: only with render_chat_template"),
+        ({"use_completions_api": True, "tokenizer": "t"}, "tokenizer: with use_completions_api only with render_"),
+        ({"engine": "llama"}, "engine: "),
+        ({"use_generate_api": True, "tokenizer": "t"}, "use_generate_api: only with engine: sglang, or dynamo"),
+        ({"use_generate_api": True, "engine": "sglang"}, "use_generate_api: needs a tokenizer"),
+        (
+            {"use_generate_api": True, "engine": "sglang", "tokenizer": "t", "uses_reasoning_parser": True},
+            "use_generate_api: with uses_reasoning_parser it needs the name of reasoning_parser",
+        ),
+        ({"engine": "sglang", "tool_call_parser": "qwen25"}, "reasoning_parser, tool_call_parser: only with use_gen"),
+        (
+            {"engine": "tensorrt_llm", "return_token_id_information": True},
+            "engine: tensorrt_llm gives token ids only with use_completions_api and a tokenizer",
+        ),
+        ({"is_responses_native": True, "tokenizer": "t"}, "is_responses_native passes"),
         ({"is_responses_native": True, "use_completions_api": True}, "is_responses_native passes"),
         (
             {"is_responses_native": True, "return_token_id_information": True},

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+from gymq.workers.models.vllm_model.engine_form import FORMS, merged
 from gymq.workers.models.vllm_model.options import VLLMOptions
 from gymq.workers.models.vllm_model.prepare import chat_body, ends_in_reasoning, prepared, responses_body, tokenize_body
 
@@ -72,6 +73,33 @@ def test_token_tracking_asks_for_log_probs_and_names_by_id() -> None:
     assert "return_token_ids" not in found
     asking = body(return_token_id_information=True, request_prompt_and_generation_token_ids=True)
     assert asking["return_token_ids"] is True
+
+
+def test_each_engine_is_asked_for_token_ids_in_its_own_words() -> None:
+    asked = {"logprobs": True, "top_logprobs": 0}
+    sglang = body(return_token_id_information=True, engine="sglang")
+    assert sglang == {"messages": [USER], "model": "served", **asked, "return_token_ids": True}
+    given = {"nvext": {"cache_salt": "s", "extra_fields": ["timing"]}}
+    dynamo = body(return_token_id_information=True, engine="dynamo", extra_body=given)
+    fields = ["timing", "prompt_token_ids", "completion_token_ids", "engine_data"]
+    assert dynamo["nvext"] == {"cache_salt": "s", "extra_fields": fields}
+    assert dynamo.keys() == {"messages", "model", "nvext", *asked}
+
+
+def test_tensorrt_llm_gets_no_field_that_it_refuses() -> None:
+    assert body(request={"metadata": {"a": "b"}, "store": False}, engine="tensorrt_llm").keys() == {"messages", "model"}
+
+
+@pytest.mark.parametrize("engine", FORMS)
+def test_a_prompt_in_tokens_leaves_the_rest_of_a_body_as_it_is(engine: str) -> None:
+    given = {"messages": [USER], "nvext": {"a": 1}, "kv_transfer_params": {"b": 2}}
+    sent = FORMS[engine].with_prompt(given, [1, 2])
+    assert given == {"messages": [USER], "nvext": {"a": 1}, "kv_transfer_params": {"b": 2}}
+    assert merged(sent, given) == sent
+    value: Any = sent
+    for name in FORMS[engine].prompt_path:
+        value = value[name]
+    assert value == [1, 2]
 
 
 @pytest.mark.parametrize("where", ["request", "extra_body", "sampling_overrides"])

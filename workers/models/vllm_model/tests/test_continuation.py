@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from gymq.workers.models.local_vllm_model.continuation import (
+from gymq.workers.models.vllm_model.continuation import (
     MAX_SHAPES,
     ReplyEnd,
     Shapes,
