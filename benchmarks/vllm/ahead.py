@@ -2,9 +2,10 @@
 
 .venv-vllm/bin/python -m benchmarks.vllm.ahead --seeds 3
 
-Trains the tiny policy of examples/train_tiny twice for each seed, on one engine: with the rollouts of a step made after
-the update before it, and while it runs. Prints the reward of both, means of five steps, and after which part of the
-first one's time the second one has its reward.
+Trains the tiny policy of examples/train_tiny twice at the same time, each on an engine of its own: with the rollouts of
+a step made after the update before it, and while it runs. Both have the same load beside them, and the same share of
+the cores for each busy process. Prints the reward of both, means of five steps, and after which part of the first
+one's time the second one has its reward.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import os
 import statistics
 import sys
 import tempfile
+from contextlib import AsyncExitStack
 from itertools import accumulate
 from pathlib import Path
 from typing import Any
@@ -54,23 +56,30 @@ def share_of_time(first: dict[str, Any], second: dict[str, Any]) -> float | None
 
 async def compare(given: argparse.Namespace, folder: Path) -> None:
     shares: list[float] = []
-    async with Cluster(configuration().instances, folder=folder / "cluster", log_level="error") as cluster:
+    async with AsyncExitStack() as stack:
+        clusters = [
+            await stack.enter_async_context(
+                Cluster(configuration().instances, folder=folder / f"cluster-{side}", log_level="error")
+            )
+            for side in range(2)
+        ]
         for seed in range(given.seeds):
-            results = {}
-            for ahead in [0, given.ahead] if seed % 2 else [given.ahead, 0]:
-                settings = ("--seed", seed, "--ahead", ahead, "--steps", given.steps, "--learning-rate", given.rate)
-                results[ahead] = await train(cluster.url, folder / f"{seed}-{ahead}", *settings)
-                done = results[ahead]
-                print(
-                    f"seed {seed}, {ahead} ahead: reward {smoothed(done['rewards'])[-1]:.3f} after {given.steps} "
-                    f"steps, {sum(done['seconds']):.0f} s; load {os.getloadavg()[0]:.0f}",
-                    flush=True,
-                )
-            share = share_of_time(results[0], results[given.ahead])
-            print(f"seed {seed}: " + ("never reached" if share is None else f"reached in {share:.2f} of the time"))
+            settings = ("--seed", seed, "--steps", given.steps, "--learning-rate", given.rate)
+            first, second = await asyncio.gather(
+                train(clusters[0].url, folder / f"{seed}-0", "--ahead", 0, *settings),
+                train(clusters[1].url, folder / f"{seed}-1", "--ahead", given.ahead, *settings),
+            )
+            share = share_of_time(first, second)
             shares += [] if share is None else [share]
+            print(
+                f"seed {seed}: reward {smoothed(first['rewards'])[-1]:.3f} in {sum(first['seconds']):.0f} s, ahead "
+                f"{smoothed(second['rewards'])[-1]:.3f} in {sum(second['seconds']):.0f} s, "
+                f"{'never there' if share is None else f'there in {share:.2f} of the time'}; "
+                f"load {os.getloadavg()[0]:.0f}",
+                flush=True,
+            )
     if shares:
-        print(f"reached in {statistics.median(shares):.2f} of the time, median of {len(shares)} of {given.seeds}")
+        print(f"there in {statistics.median(shares):.2f} of the time, median of {len(shares)} of {given.seeds}")
 
 
 def main() -> None:

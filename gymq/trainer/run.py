@@ -297,7 +297,7 @@ class TrainingRun:
             async with AsyncExitStack() as stack:
                 if beside is not None:
                     await stack.enter_async_context(beside)
-                if of_batches.on_stale == "mask":
+                if of_batches.on_stale != "train":
                     await self._check_versions()
                 async for batch in await stack.enter_async_context(aclosing(batches.formed())):
                     yield batch

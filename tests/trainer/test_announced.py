@@ -56,8 +56,9 @@ async def test_a_limit_without_versions_is_refused_in_one_sentence(training: Tra
     with pytest.raises(TrainerError, match=r"nothing tells which policy .* answers with; announce each"):
         await samples_of(training, examples(2), max_staleness=1)
     assert len(await samples_of(training, examples(1))) == 1
-    with pytest.raises(TrainerError, match="nothing tells which policy"):
-        await anext(training.train_batches(examples(2), groups=1, num_samples=1, on_stale="mask"))
+    for on_stale in ("mask", "discard"):
+        with pytest.raises(TrainerError, match="nothing tells which policy"):
+            await anext(training.train_batches(examples(2), groups=1, num_samples=1, on_stale=on_stale))
 
 
 async def test_a_limit_for_a_model_that_is_not_there_is_refused(
