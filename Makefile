@@ -13,7 +13,7 @@
 # make bench-long    the cost of a turn in conversations of 5 to 200 turns
 # make wheel-test   the wheel, installed far from the checkout, with each Python from 3.11 to 3.13 that is here
 # make test-vllm   a real vLLM on the CPU, in an environment of its own (.venv-vllm; Python 3.11, 2 GB)
-# make test-harnesses   coding agents from npm by their names, on tasks in containers; needs npm and Docker
+# make test-harnesses   coding agents by their names, on tasks in containers and on engines; needs npm and Docker
 # make test-hubs   environments and models of other libraries, which are installed into .venv-hubs from the package index
 # make test-trainers   whole trainings by TRL, SkyRL, verl and our own loop, on that vLLM, killed and resumed (in .venv-trl, .venv-generators)
 # make test-verifiers   tasksets of verifiers as environments; the environment server, asked by its client (in .venv-verifiers)
@@ -198,10 +198,11 @@ test-vllm: $(VENV_VLLM)/installed-train
 nightly-vllm: $(VENV_VLLM)/installed-train
 	$(BIN_VLLM)/python -m pytest -W default -m nightly $(WITH_VLLM)
 
-HARNESSES ?= real or harbor
+HARNESSES ?= real or harbor or engines
 
 test-harnesses: $(VENV)/installed-dev
-	GYMQ_REQUIRE_HARNESSES=1 $(BIN)/python -m pytest tests/agents/test_harnesses.py -k '$(HARNESSES)'
+	GYMQ_REQUIRE_HARNESSES=1 $(BIN)/python -m pytest tests/agents/test_harnesses.py \
+		tests/agents/test_harnesses_on_engines.py -k '$(HARNESSES)'
 
 VENV_VERIFIERS ?= .venv-verifiers
 BIN_VERIFIERS := $(VENV_VERIFIERS)/bin

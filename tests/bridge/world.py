@@ -100,6 +100,8 @@ class World:
             "resources_server": {"type": "resources_servers", "name": self.name(resources)},
         }
         made = agent({**references, **options}, name=self.name(name))
+        await made.start()
+        self._stack.push_async_callback(made.stop)
         await streams.ensure_agent(self.js, made.name)
         bus = await self._connect()
         runner = AgentRunner(bus, Calls(bus), made, worker=f"agent-{self.tag}-{name}")
