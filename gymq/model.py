@@ -108,6 +108,13 @@ class Model(Worker, ABC):
         """Return how many requests this replica has sent again since it started. Optional."""
         return 0
 
+    def oddities(self) -> Mapping[str, int]:
+        """Return what was slightly off in what this replica was sent, and was read all the same, by its kind. Optional.
+
+        Such as 12 `replies with another usage`, since it started; shown by `gymq status`.
+        """
+        return {}
+
     def share(self, index: int, of: int) -> None:
         """Take this replica's part of what all replicas have only once, such as a rate limit. Optional.
 

@@ -97,7 +97,7 @@ class ModelRunner:
         if self._weights is not None:
             stats["weights"] = self._weights.stats()
         try:
-            report = ModelReport(dict(self.model.waits()), self.model.num_retries())
+            report = ModelReport(dict(self.model.waits()), self.model.num_retries(), dict(self.model.oddities()))
             stats["model"] = msgspec.convert(msgspec.to_builtins(report), ModelReport)  # its values are an author's
         except Exception as error:
             log.warning("%s cannot report what it waits for: %s: %s", self.model.name, type(error).__name__, error)

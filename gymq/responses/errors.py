@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from typing import Any, Self, TypeVar
 
 import msgspec
@@ -16,6 +17,9 @@ _log = logging.getLogger("gymq.responses")
 _reported: set[str] = set()
 
 T = TypeVar("T")
+
+noting: ContextVar[Callable[[str, str], None] | None] = ContextVar("noting", default=None)
+"""What counts the oddities that are read in a call, by kind, with an example; None: each is logged once."""
 
 
 class ResponsesError(GymqError, ValueError):
@@ -71,6 +75,20 @@ def warn_once(message: str) -> None:
     if message not in _reported and len(_reported) < _MAX_WARNINGS:
         _reported.add(message)
         _log.warning("%s", message)
+
+
+def note(kind: str, example: str = "") -> None:
+    """Report that something slightly off was read, to who counts it for the call in progress.
+
+    Args:
+        kind: in the plural, one of few.
+        example: what may differ from one to the next.
+    """
+    counted = noting.get()
+    if counted is None:
+        warn_once(f"there are {kind}")
+    else:
+        counted(kind, example)
 
 
 def warn_of_dropped(fields: Mapping[str, Any], where: str) -> None:

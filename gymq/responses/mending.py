@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from gymq.responses.errors import warn_once
+from gymq.responses.errors import note
 from gymq.responses.items import Item, new_id
 
 MAX_COUNT = 1 << 53
@@ -23,14 +23,15 @@ _ENDED_BY_ENGINE = frozenset({"length", "content_filter"})
 
 def mended_completion(completion: Mapping[str, Any]) -> dict[str, Any]:
     """Return a chat completion with the fields that the schema asks for, where its own can be read."""
-    _warn("a chat completion")
     choices = completion.get("choices")
-    return {
+    mended = {
         **completion,
         "created": _number(completion.get("created")) or 0,
         "choices": [_choice(choice) for choice in choices] if isinstance(choices, list) else choices,
         "usage": _usage(completion.get("usage"), "prompt_tokens", "completion_tokens"),
     }
+    _note(completion, mended)
+    return mended
 
 
 def mended_response(response: Mapping[str, Any], params: Mapping[str, Any], model: str) -> dict[str, Any]:
@@ -40,7 +41,6 @@ def mended_response(response: Mapping[str, Any], params: Mapping[str, Any], mode
         params: the create parameters that were answered.
         model: the name for a reply without one.
     """
-    _warn("a Responses object")
     output = response.get("output")
     details = response.get("incomplete_details")
     if not (isinstance(details, dict) and details):
@@ -48,7 +48,7 @@ def mended_response(response: Mapping[str, Any], params: Mapping[str, Any], mode
     parallel = response.get("parallel_tool_calls")
     if not isinstance(parallel, bool):
         parallel = params.get("parallel_tool_calls") is not False
-    return {
+    mended = {
         **response,
         "id": _text(response.get("id")) or new_id("resp"),
         "object": "response",
@@ -62,10 +62,24 @@ def mended_response(response: Mapping[str, Any], params: Mapping[str, Any], mode
         "tools": params.get("tools") or [],
         "usage": _usage(response.get("usage"), "input_tokens", "output_tokens"),
     }
+    _note(response, mended)
+    return mended
 
 
-def _warn(what: str) -> None:
-    warn_once(f"{what} of the endpoint does not fit the specification; it is read as far as it can be")
+def _note(given: Mapping[str, Any], mended: Mapping[str, Any]) -> None:
+    for name in _changed(given, mended):
+        note(f"replies with another `{name}` than specified")
+
+
+def _changed(given: Any, mended: Any) -> set[str]:
+    """Return the names of the fields that were mended; those are few, whatever an engine sends."""
+    if isinstance(given, dict) and isinstance(mended, dict):
+        pairs = [(name, given.get(name), value) for name, value in mended.items()]
+        nested = [_changed(before, after) or {name} for name, before, after in pairs if before != after]
+        return set().union(*nested)
+    if isinstance(given, list) and isinstance(mended, list) and len(given) == len(mended):
+        return set().union(*map(_changed, given, mended))
+    return set()
 
 
 def _choice(choice: Any) -> Any:
@@ -85,13 +99,15 @@ def _message(message: Mapping[str, Any]) -> Item:
     content = message.get("content")
     if (thoughts := _thoughts(content)) and not message.get("reasoning_content"):
         mended["reasoning_content"] = thoughts
-    mended["content"] = _words(content) or None
+    if not isinstance(content, str):
+        mended["content"] = _words(content) or None
     mended["refusal"] = _text(message.get("refusal"))
     calls = message.get("tool_calls") or []
     if isinstance(old := mended.pop("function_call", None), dict) and not calls:
         calls = [{"function": old}]
     calls = [calls] if isinstance(calls, dict) else calls
-    mended["tool_calls"] = [_call(call) for call in calls] if isinstance(calls, list) else calls
+    if calls or message.get("tool_calls") is not None:
+        mended["tool_calls"] = [_call(call) for call in calls] if isinstance(calls, list) else calls
     return mended
 
 
@@ -147,7 +163,8 @@ def _item(item: Any) -> Any:
             mended["arguments"] = _arguments(item.get("arguments"))
         case "reasoning":
             mended["summary"] = _parts(item.get("summary"), "summary_text")
-            mended["content"] = _parts(item.get("content"), "reasoning_text")
+            if item.get("content") is not None:
+                mended["content"] = _parts(item["content"], "reasoning_text")
     return mended
 
 

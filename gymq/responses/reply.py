@@ -63,6 +63,8 @@ def validate_response(body: object) -> dict[str, Any]:
     for index, item in enumerate(body["output"]):
         if item.get("type") is None:
             raise InvalidReply(f"output[{index}].type", "missing; an output item has a type")
+        if item["type"] == "function_call" and not item.get("call_id"):
+            raise InvalidReply(f"output[{index}].call_id", "missing; its output could not name it")
     try:
         return {**body, "output": check_items(body["output"], "output")}
     except InvalidRequest as error:

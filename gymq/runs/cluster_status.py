@@ -12,6 +12,7 @@ from gymq.bus import Bus, streams
 from gymq.bus.discovery import find_workers
 from gymq.bus.jetstream import JetStream
 from gymq.bus.queue.dead_letters import DeadLetters
+from gymq.bus.rpc.process_reports import ModelReport
 from gymq.cluster.server.probe import read_info
 from gymq.cluster.server.store import ServerRecord
 from gymq.protocol import subjects
@@ -63,6 +64,7 @@ class WorkerState(msgspec.Struct, frozen=True):
     errors: int
     memory_bytes: int | None = None  # of its process; None: it does not say
     blocked: str = ""  # how one of its calls blocked the event loop of the process last
+    oddities: dict[str, int] = {}  # what a model read although it was slightly off, by its kind
 
 
 class DeadLetterState(msgspec.Struct, frozen=True):
@@ -87,6 +89,7 @@ class _Data(msgspec.Struct, frozen=True):
     sessions: int | None = None
     memory_bytes: int | None = None
     blocked: str = ""
+    model: ModelReport = ModelReport()
 
 
 class _Endpoint(msgspec.Struct, frozen=True):
@@ -219,6 +222,7 @@ def _worker(stats: dict[str, Any]) -> WorkerState | None:
         errors=first.num_errors,
         memory_bytes=first.data.memory_bytes,
         blocked=first.data.blocked,
+        oddities=first.data.model.oddities,
     )
 
 

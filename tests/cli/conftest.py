@@ -57,6 +57,9 @@ from gymq.testing import function_call, reply
 class Policy(gymq.Model):
     """Spells a word, then answers: right where the rollout's index is even."""
 
+    def oddities(self):
+        return {"replies with another `usage` than specified": 3}
+
     async def respond(self, request):
         if request.params["input"][-1].get("type") != "function_call_output":
             made = reply(function_call("spell", {"word": "abc"}, call_id="call_7"))

@@ -58,6 +58,10 @@ def test_it_shows_server_workers_queues_streams_and_runs(gymq, cluster):
     assert "12 of 12" in called.out
 
 
+def test_what_a_model_read_although_it_was_slightly_off_is_counted(gymq, cluster):
+    assert "policy_model: 3 replies with another `usage` than specified" in gymq("status").out
+
+
 def test_the_password_of_the_server_is_not_shown(gymq, cluster):
     password = (cluster.folder / ".gymq" / "jetstream" / "password").read_text()
     assert password not in gymq("status").out

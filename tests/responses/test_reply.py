@@ -38,6 +38,7 @@ def test_a_call_without_arguments_is_accepted_for_the_agent_to_answer() -> None:
         (response(incomplete_details="length"), "incomplete_details:"),
         (response({"role": "assistant", "content": "a"}), "output[0].type:"),
         (response(assistant("a"), {"type": "telepathy"}), "output[1].type:"),
+        (response({**call(), "call_id": ""}), "output[0].call_id:"),
         (response(output(value=3)), "output[0].output:"),
         (response(assistant("a", prompt_token_ids=[1])), "output[0].generation_token_ids:"),
     ],

@@ -145,6 +145,9 @@ class Limited(gymq.Model):
     def num_retries(self) -> int:
         return 5
 
+    def oddities(self) -> dict[str, int]:
+        return {"replies with another `usage` than specified": 3}
+
 
 async def test_a_model_reports_what_it_waits_for(bus: Bus, other_bus: Bus, run: str):
     server = Server(other_bus, f"{run}-w")
@@ -160,6 +163,7 @@ async def test_a_model_reports_what_it_waits_for(bus: Bus, other_bus: Bus, run: 
     found = await until_answer(lambda: read_cluster_report(bus, run), lambda found: found.retries)
     assert found.waits["rate limited by h (429)"] == 8
     assert found.retries[f"{run}-w", run] == 5
+    assert runner.stats()["model"].oddities == {"replies with another `usage` than specified": 3}
     worker.report = {"x": "many"}
     assert "model" not in runner.stats()
 

@@ -91,6 +91,7 @@ class ModelReport(msgspec.Struct, frozen=True):
 
     waits: Waits = {}
     retries: Number = 0  # requests that were sent again, since the process started
+    oddities: Waits = {}  # what was slightly off and was read all the same, by its kind, since then
 
 
 class OpenCall:

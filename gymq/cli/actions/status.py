@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -73,8 +74,19 @@ def _remarks(found: ClusterStatus) -> Iterator[Text]:
             yield Text(f"{queue.waiting:,} tasks wait for the agent {queue.agent}, but no worker serves it", "yellow")
     for blocked in sorted({worker.blocked for worker in found.workers} - {""}):
         yield printable(blocked, "yellow")
+    for model, oddities in _oddities(found).items():
+        for kind, count in oddities.most_common():
+            yield printable(f"{model}: {count:,} {kind}", "yellow")
     if found.num_dead_letters:
         yield Text(f"dead letters: {found.num_dead_letters:,}; `gymq dead-letters list` lists them", "yellow")
+
+
+def _oddities(found: ClusterStatus) -> dict[str, Counter[str]]:
+    """Return what each model read although it was slightly off, all its processes together."""
+    models: dict[str, Counter[str]] = {}
+    for worker in found.workers:
+        models.setdefault(worker.name, Counter()).update(worker.oddities)
+    return models
 
 
 def _workers(found: ClusterStatus) -> Listing:

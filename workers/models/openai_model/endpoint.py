@@ -35,7 +35,7 @@ from gymq.workers.models.openai_model.retry import (
 
 import gymq
 from gymq.protocol.tokens import to_json
-from gymq.responses.errors import warn_once
+from gymq.responses.errors import note
 
 MAX_REPLY_BYTES = 64 * 1024 * 1024
 MAX_LIST_BYTES = 1024 * 1024  # of the names of models
@@ -275,7 +275,7 @@ class Endpoint:
         whole = (
             json.dumps(parsed, ensure_ascii=False).encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
         )
-        warn_once(f"{self._host} sends JSON that is not quite: half surrogates, bytes that are not UTF-8, or NaN")
+        note("replies with half surrogates, bytes that are not UTF-8, or NaN")
         return _decode(whole)
 
     def _nonsense(self, url: str, reason: str) -> gymq.RolloutError:

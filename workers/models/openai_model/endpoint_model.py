@@ -10,18 +10,21 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
 import pydantic
 from gymq.workers.models.openai_model.endpoint import Endpoint
+from gymq.workers.models.openai_model.oddities import Oddities
 from gymq.workers.models.openai_model.refusal import Refused
 from gymq.workers.models.openai_model.response_cache import DEFAULT_FOLDER, ResponseCache
 
 import gymq
 from gymq.model import ModelMemory
+from gymq.protocol.subjects import RolloutId
 from gymq.responses import Item, ResponsesError, split_at_first_generated
-from gymq.responses.errors import warn_once
+from gymq.responses.errors import note, noting
 from gymq.responses.reply import cut_before_first_token
 
 log = logging.getLogger("gymq.endpoint_model")
@@ -68,6 +71,10 @@ class EndpointModel(gymq.Model):
     Options: type[EndpointOptions] = EndpointOptions
     max_concurrency = 16_384  # what waits for an endpoint costs little; `max_concurrent_requests` spares the endpoint
 
+    @cached_property
+    def _oddities(self) -> Oddities:
+        return Oddities(self.name)
+
     _cache: ResponseCache | None = None
     _has_part = True
 
@@ -84,6 +91,9 @@ class EndpointModel(gymq.Model):
 
     def num_retries(self) -> int:
         return sum(endpoint.num_retries for endpoint in self.endpoints())
+
+    def oddities(self) -> Counter[str]:
+        return self._oddities.counts
 
     def share(self, index: int, of: int) -> None:
         """Take this replica's part of the limit that all replicas keep together.
@@ -130,6 +140,7 @@ class EndpointModel(gymq.Model):
             )
             raise gymq.RolloutError(gymq.FailureClass.SATURATED, message)
         started = time.monotonic()
+        noting.set(partial(self._oddities.note, RolloutId.run_of(request.rollout)))
         try:
             return await self.ask(request)
         except gymq.RolloutError as error:
@@ -141,7 +152,7 @@ class EndpointModel(gymq.Model):
             answer = await self._answer_without_history(request, prompt, left_s)
             if answer is None:
                 raise
-            warn_once(f"{self.name}: rollouts are cut whose history the endpoint refuses: {error.message}")
+            note("rollouts that are cut because the endpoint refuses their history", error.message)
             return cut_before_first_token(answer)
 
     async def _answer_without_history(

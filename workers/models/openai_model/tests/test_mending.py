@@ -10,6 +10,7 @@ from gymq.workers.models.openai_model.tests.conftest import Start, ask
 from gymq.workers.models.openai_model.tests.mock_server import Answer, MockServer, as_json
 from gymq.workers.models.openai_model.tests.replies import completion, response
 
+import gymq
 from gymq.responses import function_calls, output_text
 from gymq.responses.items import reasoning_texts
 
@@ -120,6 +121,13 @@ async def test_items_show_their_type(start: Start, server: MockServer) -> None:
     assert (called["type"], called["call_id"], called["arguments"]) == ("function_call", "7", '{"a": 1}')
 
 
+async def test_a_call_with_an_empty_id_gets_one(start: Start, server: MockServer) -> None:
+    call = {"type": "function_call", "id": "fc_1", "call_id": "", "name": "add", "arguments": "{}"}
+    server.answers = [as_json(response(call))]
+    [called] = function_calls(await ask(await start()))
+    assert called["call_id"] == "fc_1"
+
+
 @pytest.mark.parametrize("details", [None, "max_output_tokens", {}])
 async def test_a_response_that_is_cut_says_why(start: Start, server: MockServer, details: Any) -> None:
     server.answers = [as_json({**response("Hel"), "status": "incomplete", "incomplete_details": details})]
@@ -140,6 +148,21 @@ async def test_a_number_that_json_does_not_have_is_null(start: Start, server: Mo
     body = json.dumps({**completion("Hello"), "created": float("nan")}).encode()
     server.answers = [Answer(body)]
     assert output_text(await ask(await start(dialect="chat"))) == "Hello"
+
+
+async def test_each_kind_is_warned_of_once_in_a_run_and_counted(
+    start: Start, server: MockServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    off = {**completion(None), **_with_content([{"type": "text", "text": "Hello"}]), "usage": "none"}
+    server.answers = [as_json(off)]
+    worker = await start(dialect="chat")
+    for run in ("one", "one", "two"):
+        params = {"input": [{"role": "user", "content": "Hi"}]}
+        await worker.respond(gymq.ModelRequest(params, f"{run}/0/0", f"{run}/0/0", 30.0))
+    kinds = [f"replies with another `{name}` than specified" for name in ("content", "usage")]
+    assert worker.oddities() == dict.fromkeys(kinds, 3)
+    warned = sorted(record.getMessage() for record in caplog.records if "than specified" in record.getMessage())
+    assert warned == [f"policy_model, run {run}: there are {kind}" for run in ("one", "two") for kind in kinds]
 
 
 def _with_content(content: Any) -> dict[str, Any]:
