@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import os
-import re
 from pathlib import Path
 
 import pydantic
 from gymq.workers.resources.bird_sql.databases import Databases
+from gymq.workers.resources.bird_sql.rules import AsWritten, Published
 
 import gymq
 from gymq.sandbox import SandboxOptions
-
-_OPENING, _FENCE = "```sql", "```"
-_LETTER = re.compile(r"[a-zA-Z]")
-_BLANKS = re.compile(r"\s+")
-_BOLD = "**"
 
 NO_QUERY = "SELECT 1"  # what is reported in place of a query; it is not run
 FOLDER_OF_DATABASES = Path("dev_20240627") / "dev_databases"
@@ -38,6 +33,7 @@ class BirdSql(gymq.Resources[QuestionRow]):
         max_concurrency: pydantic.PositiveInt = 32
         sql_execution_timeout_s: pydantic.PositiveFloat = 30.0
         sandbox: SandboxOptions = SandboxOptions()
+        hardened: bool = True  # false: the peer's comments, which end with the query
 
     reward_range = (0.0, 1.0)
     deterministic = False  # a query may be slow one time and fast enough the next
@@ -45,6 +41,7 @@ class BirdSql(gymq.Resources[QuestionRow]):
 
     async def start(self) -> None:
         options = self.options
+        self._rule = AsWritten() if options.hardened else Published()
         if options.sandbox.provider == "docker":
             raise gymq.OptionsError(f"{self.name}: sandbox.provider: databases cannot be copied into containers")
         at_a_time = min(options.max_concurrency, os.cpu_count() or 1)  # queries compute, and copies take memory
@@ -67,7 +64,7 @@ class BirdSql(gymq.Resources[QuestionRow]):
 
     async def verify(self, request: gymq.VerifyRequest[QuestionRow]) -> gymq.Verdict:
         row, text = request.row, request.reply_text
-        query = extract_query(text)
+        query = self._rule.query(text)
         finding = await self._databases.finding(row.db_id, row.gt_sql, query)
         match finding:
             case "equal":
@@ -86,41 +83,3 @@ class BirdSql(gymq.Resources[QuestionRow]):
             execution_match=finding == "equal",
             failure_reason=reason,
         )
-
-
-def extract_query(text: str) -> str | None:
-    """Return the query of the last block with the tag `sql`, in one line and without comments; None without a block.
-
-    Two dashes begin a comment that extends to the end of the text, wherever they stand.
-    """
-    block = _last_block(text)
-    if block is None:
-        return None
-    query = _BLANKS.sub(" ", _without_comments(block))
-    if query.startswith(_BOLD) and (end := query.rfind(_BOLD)) >= len(_BOLD):
-        query = query[end + len(_BOLD) :]
-    return query.strip()
-
-
-def _last_block(text: str) -> str | None:
-    """Return the last text between an opening fence and the next fence behind its first letter."""
-    found, position = None, 0
-    while (start := text.find(_OPENING, position)) >= 0:
-        start += len(_OPENING)
-        letter = _LETTER.search(text, start)
-        end = -1 if letter is None else text.find(_FENCE, letter.end())
-        if end < 0:
-            break
-        found, position = text[start:end], end + len(_FENCE)
-    return found
-
-
-def _without_comments(block: str) -> str:
-    kept, position = [], 0
-    while (start := block.find("/*", position)) >= 0 and (end := block.find("*/", start + 2)) >= 0:
-        if block.find("--", position, start + 1) >= 0:
-            break
-        kept.append(block[position:start])
-        position = end + 2
-    rest, _, _ = block[position:].partition("--")
-    return "".join([*kept, rest])

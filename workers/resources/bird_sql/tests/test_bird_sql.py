@@ -6,7 +6,8 @@ from typing import Any
 
 import psutil
 import pytest
-from gymq.workers.resources.bird_sql.worker import BirdSql, extract_query
+from gymq.workers.resources.bird_sql.rules import AsWritten, Published
+from gymq.workers.resources.bird_sql.worker import BirdSql
 
 import gymq
 from gymq.sandbox import SandboxFailed
@@ -77,7 +78,7 @@ async def test_queries_that_do_more_than_read_fail_and_change_nothing():
     pairs = [(row(empty), query) for query in hostile if query]
     everything = row("SELECT * FROM tree")
     found = await reasons([*pairs, (everything, "SELECT * FROM tree"), (row(empty), "-- a\n" + empty)])
-    assert found == ["execution_error"] * len(pairs) + ["none", "execution_error"]
+    assert found == ["execution_error"] * len(pairs) + ["none", "none"]
 
 
 async def test_everything_that_only_reads_is_allowed():
@@ -226,11 +227,52 @@ async def test_options_that_cannot_work_are_refused(options):
     ],
 )
 def test_the_last_block_with_a_letter_is_the_query(text, query):
-    assert extract_query(text) == query
+    assert Published().query(text) == query
 
 
 @pytest.mark.parametrize("part", ["```sql", "```sql a ```", "/*", "--", "/**/", "**", " \n", "```sql a /* -- */"])
 def test_a_long_reply_is_read_in_one_pass(part):
     text = part * (1_000_000 // len(part))
-    extract_query(text)
-    extract_query(f"```sql a {text} ```")
+    Published().query(text)
+    Published().query(f"```sql a {text} ```")
+
+
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("```sql\nSELECT 1 -- one\n, 2\n```", "SELECT 1 -- one\n, 2"),
+        ("```sql\nSELECT 'a--b /* c */  d'\n```", "SELECT 'a--b /* c */  d'"),
+        ("```SQL\nSELECT 1;\n```", "SELECT 1;"),
+        ("```sqlite\nSELECT 1\n```", "SELECT 1"),
+        ("``` sql\nSELECT 1\n```", "SELECT 1"),
+        ("```sql SELECT 1```", "SELECT 1"),
+        ("```sql\nSELECT 1\n``` and ```sql\nSELECT 2\n```", "SELECT 2"),
+        ("```sql\nSELECT 1\n```\n```python\nprint(2)\n```", "SELECT 1"),
+        ("```sql\nSELECT 1", "SELECT 1"),
+        ("<think>```sql\nSELECT 1\n```</think>```sql\nSELECT 2\n```", "SELECT 2"),
+        ("<think>```sql\nSELECT 1\n```", None),
+        ("```sqlx\nSELECT 1\n```", None),
+        ("SELECT 1", None),
+    ],
+)
+def test_a_query_is_taken_as_it_is_written(text, query):
+    assert AsWritten().query(text) == query
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "-- first\nSELECT kind FROM tree",
+        "SELECT kind -- its name\nFROM tree",
+        "/* all */ SELECT kind FROM tree",
+        "SELECT/**/kind/* -- */FROM tree -- the end",
+        "SELECT kind FROM tree WHERE '--' = '-' || '-'",
+        "SELECT kind FROM tree WHERE '/* */' <> ''",
+        "SELECT kind FROM tree WHERE \"kind\" <> 'a  b'",
+        "SELECT kind FROM tree;\n-- done",
+    ],
+)
+async def test_comments_and_texts_are_read_by_the_database(query):
+    async with Harness(BirdSql, OPTIONS) as env:
+        verdict = await env.verify(row("SELECT kind FROM tree"), reply(f"```sql\n{query}\n```"))
+        assert verdict.reward == 1.0, verdict
