@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from gymq.workers.resources.code_gen.comparison import same_output, same_value
+from gymq.workers.resources.code_gen.comparison import ByNumbers
 from gymq.workers.resources.code_gen.worker import CodeGen
 
 from gymq.testing import Harness, prompt, reply
@@ -73,13 +73,15 @@ async def test_long_outputs_are_compared_in_another_process(monkeypatch):
 
 
 def test_a_different_number_of_words_is_seen_before_any_is_read():
-    assert lines_run(same_output, "1 " * 10_000, "1 2") < 100
+    assert lines_run(ByNumbers().same_output, "1 " * 10_000, "1 2") < 100
 
 
 @pytest.mark.parametrize("part", ["1 ", "1\n", "x "])
 def test_words_are_compared_once(part):
-    assert growth(lambda text: same_output(text, text.replace("1", "1.0")), lambda n: part * n, 500) < FOURFOLD
+    assert (
+        growth(lambda text: ByNumbers().same_output(text, text.replace("1", "1.0")), lambda n: part * n, 500) < FOURFOLD
+    )
 
 
 def test_values_are_compared_once():
-    assert growth(lambda text: same_value(list(text), list(text)), lambda n: "1" * n, 500) < FOURFOLD
+    assert growth(lambda text: ByNumbers().same_value(list(text), list(text)), lambda n: "1" * n, 500) < FOURFOLD

@@ -1,39 +1,70 @@
-"""Comparing the output of a program with the expected one."""
+"""Reading and comparing the output of a program, and comparing it as NeMo Gym does."""
 
 from __future__ import annotations
 
 import json
 import math
 import re
+from collections.abc import Callable
 from decimal import Decimal, InvalidOperation
-from typing import Any
+from typing import Any, Protocol
 
-RELATIVE, ABSOLUTE = 1e-5, 1e-8
+RELATIVE, ABSOLUTE = 1e-5, 1e-8  # of a float that a function returns
+PRINTED_RELATIVE, PRINTED_ZERO = 1e-9, 1e-12  # of a float that a program prints
+LONGEST_INT_DIGITS = 4_000  # Python reads no longer ones unless it is told to
 
 _WHOLE = re.compile(r"[+-]?\d+")
 
 
-def same_output(printed: str, expected: str) -> bool:
-    """Line by line, without blanks at the ends; lines of decimal numbers agree if the numbers are the same."""
-    ours, theirs = (text.strip().split("\n") for text in (printed, expected))
-    return len(ours) == len(theirs) and all(map(_same_line, ours, theirs))
+class OutputRule(Protocol):
+    """Compares outputs."""
+
+    def same_output(self, printed: str, expected: str) -> bool:
+        """Return whether a program printed what is expected."""
+
+    def same_value(self, returned: Any, expected: Any) -> bool:
+        """Return whether a function returned what is expected."""
 
 
-def same_value(returned: Any, expected: Any, *, hardened: bool = True) -> bool:
-    """Equal, or equal as JSON text, or close as floats, which numeric texts are too.
+class ByNumbers:
+    """Takes floats that differ by rounding, also in lists; a whole number is no other one, however close."""
 
-    Args:
-        hardened: whether a whole number is no other one, however close. Without it all of 309 digits and more are one.
+    def same_output(self, printed: str, expected: str) -> bool:
+        return _by_lines(printed, expected, _same_printed_number)
+
+    def same_value(self, returned: Any, expected: Any) -> bool:
+        if isinstance(returned, list) and isinstance(expected, list):
+            return len(returned) == len(expected) and all(map(self._same_member, returned, expected))
+        if isinstance(returned, dict) and isinstance(expected, dict):
+            return returned.keys() == expected.keys() and all(
+                self._same_member(returned[name], expected[name]) for name in expected
+            )
+        return _same_scalar(returned, expected, whole_is_exact=True)
+
+    def _same_member(self, returned: Any, expected: Any) -> bool:
+        if isinstance(returned, str) or isinstance(expected, str):
+            return bool(returned == expected)
+        return self.same_value(returned, expected)
+
+
+class Published:
+    """Takes close floats only outside of lists, and close whole numbers too."""
+
+    def same_output(self, printed: str, expected: str) -> bool:
+        return _by_lines(printed, expected, lambda word, other: Decimal(word) == Decimal(other))
+
+    def same_value(self, returned: Any, expected: Any) -> bool:
+        return _same_scalar(returned, expected, whole_is_exact=False)
+
+
+def read_json(text: str | bytes) -> Any:
+    """Return a value of JSON; a whole number of thousands of digits as a `Decimal`.
+
+    Raises:
+        ValueError: it is not JSON.
+        RecursionError: it is nested too deeply.
     """
-    if returned == expected or json.dumps(returned) == json.dumps(expected):
-        return True
-    try:
-        if hardened and (same := same_whole_number(returned, expected)) is not None:
-            return same
-        ours, theirs = float(returned), float(expected)
-    except (TypeError, ValueError, OverflowError):
-        return False
-    return ours == theirs or (math.isfinite(theirs) and abs(ours - theirs) <= ABSOLUTE + RELATIVE * abs(theirs))
+    return json.loads(text, parse_int=lambda digits: (int if len(digits) <= LONGEST_INT_DIGITS else Decimal)(digits))
 
 
 def same_whole_number(value: Any, expected: Any) -> bool | None:
@@ -49,11 +80,34 @@ def same_whole_number(value: Any, expected: Any) -> bool | None:
     return None if abs(float(value) - float(expected)) < 0.5 else False
 
 
+def _same_scalar(returned: Any, expected: Any, *, whole_is_exact: bool) -> bool:
+    """Equal, or equal as JSON text, or close as floats, which numeric texts are too.
+
+    Args:
+        whole_is_exact: whether a whole number is no other one. Without it all of 309 digits and more are one.
+    """
+    if returned == expected or json.dumps(returned, default=str) == json.dumps(expected, default=str):
+        return True
+    try:
+        if whole_is_exact and (same := same_whole_number(returned, expected)) is not None:
+            return same
+        ours, theirs = float(returned), float(expected)
+    except (TypeError, ValueError, OverflowError):
+        return False
+    return ours == theirs or (math.isfinite(theirs) and abs(ours - theirs) <= ABSOLUTE + RELATIVE * abs(theirs))
+
+
 def _is_whole(value: Any) -> bool:
-    return isinstance(value, int) or (isinstance(value, str) and _WHOLE.fullmatch(value.strip()) is not None)
+    return isinstance(value, int | Decimal) or (isinstance(value, str) and _WHOLE.fullmatch(value.strip()) is not None)
 
 
-def _same_line(ours: str, theirs: str) -> bool:
+def _by_lines(printed: str, expected: str, same_number: Callable[[str, str], bool]) -> bool:
+    """Compare line by line, without blanks at the ends; lines of numbers word by word."""
+    ours, theirs = (text.strip().split("\n") for text in (printed, expected))
+    return len(ours) == len(theirs) and all(_same_line(*lines, same_number) for lines in zip(ours, theirs, strict=True))
+
+
+def _same_line(ours: str, theirs: str, same_number: Callable[[str, str], bool]) -> bool:
     ours, theirs = ours.strip(), theirs.strip()
     if ours == theirs:
         return True
@@ -61,6 +115,18 @@ def _same_line(ours: str, theirs: str) -> bool:
     if len(words) != len(wanted):
         return False
     try:
-        return all(Decimal(word) == Decimal(other) for word, other in zip(words, wanted, strict=True))
+        return all(map(same_number, words, wanted))
     except InvalidOperation:  # no number, or a NaN that signals
         return False
+
+
+def _same_printed_number(word: str, other: str) -> bool:
+    """Return whether two numbers are the same but for the rounding of a float."""
+    ours, theirs = Decimal(word), Decimal(other)
+    if ours == theirs:
+        return True
+    if not (ours.is_finite() and theirs.is_finite()) or (_WHOLE.fullmatch(word) and _WHOLE.fullmatch(other)):
+        return False
+    return abs(ours - theirs) <= max(abs(ours), abs(theirs)) * Decimal(PRINTED_RELATIVE) or (
+        0 in (ours, theirs) and max(abs(ours), abs(theirs)) <= PRINTED_ZERO
+    )

@@ -6,6 +6,7 @@ it says nothing about the answer, and must not use up the room for it. The trace
 original stderr.
 """
 
+import ast
 import json
 import os
 import resource
@@ -27,6 +28,7 @@ _SHOWN_CHARACTERS = 10_000
 
 def main(function_name: str | None) -> None:
     sys.setrecursionlimit(50_000)
+    sys.set_int_max_str_digits(0)
     hard = resource.getrlimit(resource.RLIMIT_STACK)[1]
     resource.setrlimit(resource.RLIMIT_STACK, (_STACK_BYTES if hard == -1 else min(_STACK_BYTES, hard), hard))
     with open("solution.py", encoding="utf-8") as file:
@@ -41,8 +43,8 @@ def main(function_name: str | None) -> None:
     os.dup2(nothing, 0)
     os.dup2(nothing, 1)
     names = _execute(code, "solution")
-    owner = names["Solution"]() if "class Solution" in code else None
-    function = names[function_name] if owner is None else getattr(owner, function_name)
+    is_class = any(isinstance(one, ast.ClassDef) and one.name == "Solution" for one in ast.parse(code).body)
+    function = getattr(names["Solution"](), function_name) if is_class else names[function_name]
     result = function(*arguments)
     with open(answers, "w") as file:
         file.write(_json(result))

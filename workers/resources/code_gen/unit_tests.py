@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pydantic
-from gymq.workers.resources.code_gen.comparison import same_output, same_value
+from gymq.workers.resources.code_gen.comparison import OutputRule, read_json
 
 from gymq.processes import KillableProcesses
 from gymq.sandbox import Limits, Program, ProgramResult, Sandbox, SandboxOptions
@@ -60,7 +59,7 @@ class TestRun:
     Args:
         processes: for comparisons of long outputs.
         timeout_s: seconds for each test.
-        hardened: see `same_value`.
+        rule: compares outputs.
     """
 
     def __init__(
@@ -68,16 +67,16 @@ class TestRun:
         sandbox: Sandbox,
         processes: KillableProcesses,
         options: SandboxOptions,
+        rule: OutputRule,
         tests: UnitTests,
         timeout_s: float,
-        hardened: bool = True,
     ) -> None:
         self._sandbox = sandbox
         self._processes = processes
         self._options = options
         self._tests = tests
         self._timeout_s = timeout_s
-        self._hardened = hardened
+        self._rule = rule
 
     async def outcome(self, code: str) -> Outcome:
         """Run test after test, up to the first that fails.
@@ -132,7 +131,7 @@ class TestRun:
         if finished.limit is not None or finished.exit_status != 0:
             return RUNTIME_ERROR
         texts = (finished.stdout, wanted)
-        is_right, arguments = (_is_value, (*texts, self._hardened)) if self._tests.fn_name else (_is_output, texts)
+        is_right, arguments = _is_value if self._tests.fn_name else _is_output, (self._rule, *texts)
         if max(map(len, texts)) <= SHORT_BYTES:
             right = is_right(*arguments)
         else:
@@ -146,19 +145,19 @@ def _is_json(tests: UnitTests) -> bool:
         return True
     try:
         for text in [*tests.outputs, *(line for given in tests.inputs for line in given.split("\n"))]:
-            json.loads(text)
+            read_json(text)
     except (ValueError, RecursionError):
         return False
     return True
 
 
-def _is_output(output: bytes, wanted: str) -> bool:
-    return same_output(_text(output), wanted)
+def _is_output(rule: OutputRule, output: bytes, wanted: str) -> bool:
+    return rule.same_output(_text(output), wanted)
 
 
-def _is_value(output: bytes, wanted: str, hardened: bool) -> bool:
+def _is_value(rule: OutputRule, output: bytes, wanted: str) -> bool:
     try:
-        return same_value(json.loads(output), json.loads(wanted), hardened=hardened)
+        return rule.same_value(read_json(output), read_json(wanted))
     except (ValueError, RecursionError):
         return False
 

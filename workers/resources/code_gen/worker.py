@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pydantic
+from gymq.workers.resources.code_gen.comparison import ByNumbers, Published
 from gymq.workers.resources.code_gen.unit_tests import Outcome, TestRun, UnitTests
 
 import gymq
@@ -30,7 +31,7 @@ class CodeGen(gymq.SandboxedEnvironment[CodeRow]):
         unit_test_timeout_secs: pydantic.PositiveFloat = 10.0
         debug: bool = False
         reasoning_format_penalty: pydantic.FiniteFloat = 0.0
-        hardened: bool = True  # False: whole numbers are compared with a tolerance
+        hardened: bool = True  # false: floats and whole numbers are compared as the peer does
 
     reward_range = (0.0, 1.0)  # unless the penalty is outside
 
@@ -38,6 +39,7 @@ class CodeGen(gymq.SandboxedEnvironment[CodeRow]):
         rewards = (0.0, 1.0, self.options.reasoning_format_penalty)
         self.reward_range = (min(rewards), max(rewards))
         await super().start()
+        self._rule = ByNumbers() if self.options.hardened else Published()
         self._slots = asyncio.Semaphore(self.options.num_processes)
 
     async def verify(self, request: gymq.VerifyRequest[CodeRow]) -> gymq.Verdict:
@@ -50,9 +52,7 @@ class CodeGen(gymq.SandboxedEnvironment[CodeRow]):
         if not code:
             return _verdict(0.0, difficulty, extracted_model_output=text)
         options = self.options
-        run = TestRun(
-            self.sandbox, self.processes, options.sandbox, tests, options.unit_test_timeout_secs, options.hardened
-        )
+        run = TestRun(self.sandbox, self.processes, options.sandbox, self._rule, tests, options.unit_test_timeout_secs)
         async with self._slots:
             outcome = await run.outcome(code)
         misused = misuses_think_tags(request.response)

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gymq.workers.resources.code_gen.comparison import same_output, same_value
+from gymq.workers.resources.code_gen.comparison import ByNumbers, Published
 from gymq.workers.resources.code_gen.worker import CodeGen
 
 import gymq
@@ -143,8 +143,8 @@ async def test_a_row_without_tests_is_refused(tests):
         ("sNaN", "1", False),
     ],
 )
-def test_outputs_are_compared_by_lines_and_exact_numbers(printed, expected, same):
-    assert same_output(printed, expected) is same
+def test_as_published_outputs_are_compared_by_lines_and_exact_numbers(printed, expected, same):
+    assert Published().same_output(printed, expected) is same
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_outputs_are_compared_by_lines_and_exact_numbers(printed, expected, same
     ],
 )
 def test_values_are_compared_with_a_tolerance(returned, expected, same):
-    assert same_value(returned, expected) is same
+    assert ByNumbers().same_value(returned, expected) is same
 
 
 @pytest.mark.parametrize(
@@ -179,14 +179,14 @@ def test_values_are_compared_with_a_tolerance(returned, expected, same):
     ],
 )
 def test_a_whole_number_is_no_other_one(returned, expected):
-    assert not same_value(returned, expected)
-    assert same_value(returned, expected, hardened=False)
-    assert same_value(expected, expected)
+    assert not ByNumbers().same_value(returned, expected)
+    assert Published().same_value(returned, expected)
+    assert ByNumbers().same_value(expected, expected)
 
 
 @pytest.mark.parametrize("close", [True, "4", " +4 ", 4.0, 4.00000001])
 def test_a_whole_number_may_be_written_otherwise(close):
-    assert same_value(close, 1 if close is True else 4)
+    assert ByNumbers().same_value(close, 1 if close is True else 4)
 
 
 @pytest.mark.parametrize(("hardened", "reward"), [(True, 0.0), (False, 1.0)])
@@ -201,3 +201,68 @@ async def test_a_product_that_is_only_close_is_wrong(hardened, reward):
 async def test_misused_think_tags_are_worth_the_penalty_whatever_it_is(penalty):
     verdict = await verify(stdin_row("1", "1"), "print(1)  # <think>", reasoning_format_penalty=penalty)
     assert (verdict.reward, verdict.fields["result"]) == (penalty, [True])
+
+
+@pytest.mark.parametrize(
+    ("printed", "expected", "same"),
+    [
+        ("0.30000000000000004", "0.3", True),
+        ("1.4142135623730951", "1.41421356237", True),
+        ("0.9999999999999999", "1.0", True),
+        ("3.3000000000000003 2", "3.3 2", True),
+        ("5.551115123125783e-17", "0.0", True),
+        ("0", "0.0", True),
+        ("2.9999999999999996", "3", True),
+        ("x 0.1", "x 0.1", True),
+        ("0.1", "0.10000001", False),
+        ("1e-10", "2e-10", False),
+        ("1e-10", "0", False),
+        ("10000000000000000000001", "10000000000000000000000", False),
+        ("1000000001", "1000000000", False),
+        ("nan", "NaN", False),
+        ("inf", "1e999", False),
+        ("1\n2", "1 2", False),
+        ("x 0.30000000000000004", "x 0.3", False),
+    ],
+)
+def test_printed_floats_may_be_rounded(printed, expected, same):
+    assert ByNumbers().same_output(printed, expected) is same
+    assert ByNumbers().same_output(expected, printed) is same
+
+
+@pytest.mark.parametrize(
+    ("returned", "expected", "same"),
+    [
+        ([0.30000000000000004, 2], [0.3, 2], True),
+        ([[0.1 * 3], [0.8]], [[0.3], [0.7999999999]], True),
+        ({"a": [1.0000001]}, {"a": [1.0]}, True),
+        ([2.2, 3.0], [2.2, 3], True),
+        ([2.2, 4], [2.2, 3], False),
+        ([1_000_001], [1_000_000], False),
+        ([0.3], [0.3, 0.3], False),
+        ([0.31], [0.3], False),
+        (["4"], [4], False),
+        ([["a"]], [["a"]], True),
+        ({"a": 1}, {"b": 1}, False),
+        ([None], [0], False),
+        ([0.3], 0.3, False),
+    ],
+)
+def test_floats_in_lists_may_be_rounded(returned, expected, same):
+    assert ByNumbers().same_value(returned, expected) is same
+
+
+@pytest.mark.parametrize(("last_digit", "reward"), [(1, 1.0), (2, 0.0)])
+async def test_numbers_of_any_length_are_read_and_written(last_digit, reward):
+    wanted = "1" + "0" * 9_998 + str(last_digit)
+    tests = {"inputs": [wanted[:-1] + "1"], "outputs": [wanted], "fn_name": "same"}
+    row = {**prompt("q"), "verifier_metadata": {"unit_tests": tests}}
+    assert (await verify(row, "def same(n):\n    return int(str(n))")).reward == reward
+    row["verifier_metadata"]["unit_tests"] = {**tests, "fn_name": None}
+    assert (await verify(row, "print(int(input()))")).reward == reward
+
+
+async def test_the_name_of_a_class_in_a_text_is_no_class():
+    row = {**prompt("q"), "verifier_metadata": {"unit_tests": {"inputs": ["1"], "outputs": ["2"], "fn_name": "f"}}}
+    assert (await verify(row, "# without a class Solution\ndef f(n):\n    return n + 1")).reward == 1.0
+    assert (await verify(row, "class Solution :\n    def f(self, n):\n        return n + 1")).reward == 1.0
