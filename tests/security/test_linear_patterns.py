@@ -22,6 +22,7 @@ KNOWN_LATER = {
     "workers/resources/format_verification/formats.py": IN_A_PROCESS,
     "workers/resources/hotpotqa_qa/rules.py": "the expected answer as it is, between single signs",
     "workers/resources/ifbench/custom.py": IN_A_PROCESS,
+    "workers/resources/instruction_following/as_meant.py": IN_A_PROCESS,
     "workers/resources/instruction_following/copies.py": IN_A_PROCESS,
     "workers/resources/instruction_following/formats.py": IN_A_PROCESS,
     "workers/resources/instruction_following/keywords.py": IN_A_PROCESS,

@@ -48,12 +48,16 @@ def postscript(text: str, *, postscript_marker: str) -> bool:
 
 def is_json(text: str) -> bool:
     """The whole text is JSON; a code fence around it does not count."""
-    text = re.sub(r"\A```(?:json|Json|JSON)?", "", text.strip()).removesuffix("```")
     try:
-        json.loads(text.strip())
+        json.loads(without_fence(text))
     except ValueError:
         return False
     return True
+
+
+def without_fence(text: str) -> str:
+    """Return a text without the code fence around it."""
+    return re.sub(r"\A```(?:json|Json|JSON)?", "", text.strip()).removesuffix("```").strip()
 
 
 def title(text: str) -> bool:

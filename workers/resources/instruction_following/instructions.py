@@ -71,28 +71,12 @@ INSTRUCTIONS: dict[str, Check] = {
 }
 
 
-_OF_LANGUAGE = frozenset({"change_case:english_capital", "change_case:english_lowercase", "language:response_language"})
-
-
-def check_all(instructions: list[tuple[str, dict[str, Any] | None]], text: str, *, hardened: bool = True) -> list[bool]:
-    """For each instruction, a name and its arguments, whether the text follows it.
-
-    Args:
-        hardened: whether a text whose language cannot be detected, such as a number, is in no language.
-    """
-    return [
-        follows(text, name, arguments or {})
-        and not (hardened and name in _OF_LANGUAGE and languages.detect(text) is None)
-        for name, arguments in instructions
-    ]
-
-
-def follows(text: str, name: str, arguments: dict[str, Any]) -> bool:
+def follows(checks: dict[str, Check], text: str, name: str, arguments: dict[str, Any]) -> bool:
     """Whether the text follows an instruction. One that is unknown or ill-formed is never followed.
 
     An argument that is null counts as not given.
     """
-    check = INSTRUCTIONS.get(name)
+    check = checks.get(name)
     if check is None:
         return False
     try:

@@ -9,7 +9,7 @@ import importlib.util
 from typing import Any, Literal
 
 import pydantic
-from gymq.workers.resources.instruction_following.instructions import check_all
+from gymq.workers.resources.instruction_following.rules import AsMeant, Published, check_all
 from gymq.workers.resources.instruction_following.texts import ModelMissing
 
 import gymq
@@ -49,7 +49,7 @@ class InstructionFollowing(gymq.Resources[InstructionsRow]):
     reward_range = (0.0, 1.0)
 
     class Options(gymq.WorkerOptions):
-        hardened: bool = True  # a text without a letter or digit follows nothing, and a number is in no language
+        hardened: bool = True  # false: the published checks, with keywords as patterns
 
     # Patterns of the rows may need exponential time on an unlucky text, which then follows nothing.
     compute_limits = ComputeLimits(cpu_s=20.0, timeout_s=400.0)
@@ -58,14 +58,15 @@ class InstructionFollowing(gymq.Resources[InstructionsRow]):
         for library in LIBRARIES:
             if importlib.util.find_spec(library) is None:
                 raise gymq.OptionsError(f'{library} is not installed: pip install "gymq[instruction-following]"')
+        self._rule = AsMeant() if self.options.hardened else Published()
 
     async def verify(self, request: gymq.VerifyRequest[InstructionsRow]) -> gymq.Verdict:
         metadata = request.row.verifier_metadata
         instructions = list(zip(metadata.instruction_id_list, metadata.kwargs, strict=False))
         text = first_text_of_last_item(request.response)
-        says_something = not self.options.hardened or any(map(str.isalnum, text))
+        says_something = self._rule.says_something(text)
         try:
-            followed = await self.compute(check_all, instructions, text, hardened=self.options.hardened)
+            followed = await self.compute(check_all, self._rule, instructions, text)
         except CpuTimeUsedUp:
             followed = [False] * len(instructions)
         except ModelMissing as error:

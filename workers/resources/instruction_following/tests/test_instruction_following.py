@@ -32,13 +32,13 @@ def test_importing_the_worker_does_not_import_the_libraries():
 
 async def test_a_text_on_which_a_pattern_does_not_end_follows_nothing(monkeypatch):
     monkeypatch.setattr(InstructionFollowing, "compute_limits", replace(InstructionFollowing.compute_limits, cpu_s=0.5))
-    async with Harness(InstructionFollowing) as env:
+    async with Harness(InstructionFollowing, {"hardened": False}) as env:
         verdict = await env.verify(row(ENDLESS), reply("a" * 60))
     assert (verdict.reward, verdict.fields["follow_instruction_list"]) == (0.0, [False])
 
 
 async def test_a_pattern_that_the_machine_does_not_get_round_to_is_a_failure_and_no_zero(monkeypatch):
-    async with Harness(InstructionFollowing) as env:
+    async with Harness(InstructionFollowing, {"hardened": False}) as env:
         assert (await env.verify(row(NO_COMMA), reply("a"))).reward == 1.0
         monkeypatch.setattr(
             InstructionFollowing, "compute_limits", replace(InstructionFollowing.compute_limits, timeout_s=0.3)
@@ -49,7 +49,7 @@ async def test_a_pattern_that_the_machine_does_not_get_round_to_is_a_failure_and
 
 
 async def test_other_rows_are_verified_while_a_pattern_does_not_end():
-    async with Harness(InstructionFollowing) as env:
+    async with Harness(InstructionFollowing, {"hardened": False}) as env:
         stuck = asyncio.ensure_future(env.verify(row(ENDLESS), reply("a" * 60)))
         assert (await env.verify(row(NO_COMMA), reply("a, b"))).reward == 0.0
         assert not stuck.done()

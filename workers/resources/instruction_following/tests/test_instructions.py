@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from gymq.workers.resources.instruction_following import texts
 from gymq.workers.resources.instruction_following.instructions import INSTRUCTIONS, follows
+from gymq.workers.resources.instruction_following.rules import AsMeant
 from gymq.workers.resources.instruction_following.texts import sentences
 
 AT_LEAST, LESS_THAN = "at least", "less than"
@@ -238,7 +239,7 @@ EXAMPLES: list[tuple[str, dict[str, Any], list[str], list[str]]] = [
     ],
 )
 def test_an_instruction(name, arguments, text, followed):
-    assert follows(text, name, arguments) is followed
+    assert follows(INSTRUCTIONS, text, name, arguments) is followed
 
 
 def test_every_instruction_has_examples():
@@ -250,8 +251,8 @@ def test_without_one_of_its_arguments_an_instruction_is_not_followed(name, argum
     texts = [text for other, _, good, bad in EXAMPLES if other == name for text in good + bad]
     for missing in arguments:
         rest = {key: value for key, value in arguments.items() if key != missing}
-        assert not any(follows(text, name, rest) for text in texts)
-        assert not any(follows(text, name, rest | {missing: None}) for text in texts)
+        assert not any(follows(INSTRUCTIONS, text, name, rest) for text in texts)
+        assert not any(follows(INSTRUCTIONS, text, name, rest | {missing: None}) for text in texts)
 
 
 @pytest.mark.parametrize(
@@ -283,7 +284,7 @@ def test_without_one_of_its_arguments_an_instruction_is_not_followed(name, argum
     ],
 )
 def test_an_instruction_that_makes_no_sense_is_not_followed(name, arguments):
-    assert not any(follows(text, name, arguments) for text in ("", "a", "a b c", "***\n***"))
+    assert not any(follows(INSTRUCTIONS, text, name, arguments) for text in ("", "a", "a b c", "***\n***"))
 
 
 @pytest.mark.parametrize(
@@ -309,7 +310,7 @@ def test_sentences_by_rules(text, found):
 def test_long_monotonous_texts_get_an_answer(piece):
     text = piece * 5_000
     for name, arguments, *_ in EXAMPLES:
-        assert follows(text, name, arguments) in (True, False)
+        assert follows(INSTRUCTIONS, text, name, arguments) in (True, False)
 
 
 def test_models_that_were_installed_with_links_are_read(tmp_path):
@@ -326,3 +327,47 @@ def test_models_that_were_installed_with_links_are_read(tmp_path):
     )
     done = subprocess.run([sys.executable, "-c", program, str(linked)], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("['One', ',', 'two', '.'] 2 True\n", "")
+
+
+AS_MEANT = [
+    ("keywords:existence", {"keywords": ["C++", "a.b"]}, ["c++ and A.B"], ["Rice and cab, a+b", "C++ axb"]),
+    ("keywords:existence", {"keywords": ["$20", "g(x)", "[note]"]}, ["$20 for g(x) [NOTE]"], ["$20", "g(x) $20 n"]),
+    ("keywords:forbidden_words", {"forbidden_words": ["C++", ".net"]}, ["Vitamin C", "a net"], ["c++!", "use .NET"]),
+    ("keywords:forbidden_words", {"forbidden_words": ["sea"]}, ["season"], ["The SEA."]),
+    ("keywords:frequency", {"keyword": "a.", "frequency": 2, "relation": "at least"}, ["a. b A."], ["aa ab"]),
+    ("keywords:word_once", {"keyword": "(x)"}, ["f(x)"], ["x", "(x) (x)"]),
+    ("count:count_increment_word", {"keyword1": "?", "keyword2": "*"}, ["? * *"], ["a", "? *"]),
+    ("detectable_content:postscript", {"postscript_marker": "N.B."}, ["so. n.b. this"], ["nxby"]),
+    ("detectable_content:postscript", {"postscript_marker": "P.S."}, ["p. s. this"], ["ps"]),
+    ("detectable_format:multiple_sections", {"section_spliter": "(Part)", "num_sections": 1}, ["(Part) 1"], ["Part 1"]),
+    (
+        "detectable_format:number_bullet_lists",
+        {"num_bullets": 2},
+        ["* a\n- b\n---\n* * *", "+ a\n  * b"],
+        ["* a", "- a\n-7 b", "* a\n*b* c"],
+    ),
+    (
+        "detectable_format:number_bullet_lists",
+        {"num_bullets": 1},
+        ["- **a**\n**b**", "* *a*"],
+        ["*a*", "-a", "- - -", "-"],
+    ),
+    (
+        "detectable_format:json_format",
+        {},
+        ['{"a": 1}', "```json\n[]\n```", "null"],
+        ["NaN", "[-Infinity]", '{"a": Infinity}'],
+    ),
+    (
+        "length_constraints:nth_paragraph_first_word",
+        {"num_paragraphs": 2, "nth_paragraph": 2, "first_word": "gulls"},
+        ["Sea.\n\n\n\nGulls cry.", "\n\nSea.\n\n \n\nGulls.\n\n"],
+        ["\n\nGulls cry.\n\nNight.", "Gulls.\n\nSea.\n\nGulls."],
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments", "good", "bad"), AS_MEANT, ids=lambda value: str(value)[:40])
+def test_instructions_are_checked_by_what_they_say(name, arguments, good, bad):
+    assert [text for text in good if not AsMeant().follows(text, name, arguments)] == []
+    assert [text for text in bad if AsMeant().follows(text, name, arguments)] == []
