@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from gymq.workers.resources.ifbench.as_meant import AS_MEANT
 from gymq.workers.resources.ifbench.rules import CUSTOM, RULES
 from gymq.workers.resources.instruction_following.texts import ModelMissing, prepare
 
@@ -15,26 +16,45 @@ NOT_EMPTY = frozenset(
     {"word", "keyword", "keyword1", "keyword2", "keyword3", "keyword4", "keyword5", "prompt_to_repeat"}
 )
 
-__all__ = ["check_all", "prepare"]
+
+class RuleSet:
+    """The check of each rule by its name."""
+
+    checks: Mapping[str, Callable[..., bool]]
+
+
+class AsMeant(RuleSet):
+    """Rules are checked by what they say."""
+
+    checks = RULES | AS_MEANT
+
+
+class Published(RuleSet):
+    """Rules are checked as IFBench did when it was published."""
+
+    checks = RULES
+
+
+__all__ = ["AsMeant", "Published", "check_all", "prepare"]
 
 Rule = tuple[str, Any]  # its name and its arguments
 
 
-def check_all(rules: Sequence[Rule], text: str) -> tuple[list[bool], list[bool]]:
+def check_all(rule_set: type[RuleSet], rules: Sequence[Rule], text: str) -> tuple[list[bool], list[bool]]:
     """Return for each rule whether the text follows it, and whether one of its variants does."""
     strict, loose = [], []
     others = [variant for variant in variants(text) if variant != text]
     for name, arguments in rules:
-        check = rule(name, arguments)
+        check = rule(rule_set.checks, name, arguments)
         follows = check is not None and _holds(check, text)
         strict.append(follows)
         loose.append(follows or (check is not None and any(_holds(check, variant) for variant in others)))
     return strict, loose
 
 
-def rule(name: str, arguments: Any) -> Callable[[str], bool] | None:
+def rule(checks: Mapping[str, Callable[..., bool]], name: str, arguments: Any) -> Callable[[str], bool] | None:
     """Return a rule with its arguments; None if there is no such rule, or they make no sense."""
-    check = RULES.get(name)
+    check = checks.get(name)
     if check is None or not (arguments is None or isinstance(arguments, dict)):
         return None
     if name.startswith(CUSTOM):

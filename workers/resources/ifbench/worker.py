@@ -7,7 +7,7 @@ import importlib.util
 from typing import Any, Literal
 
 import pydantic
-from gymq.workers.resources.ifbench.checking import check_all, prepare
+from gymq.workers.resources.ifbench.checking import AsMeant, Published, check_all, prepare
 from gymq.workers.resources.instruction_following.texts import ModelMissing
 
 import gymq
@@ -34,6 +34,7 @@ class IfBench(gymq.Resources[RulesRow]):
 
     class Options(gymq.WorkerOptions):
         num_processes: pydantic.PositiveInt = 32  # verifications at a time
+        hardened: bool = True  # false: the published checks
 
     # A long text is cut into tokens once for each rule and variant; one that takes longer follows nothing.
     compute_limits = ComputeLimits(cpu_s=60.0, timeout_s=900.0, prepare=prepare)
@@ -42,6 +43,7 @@ class IfBench(gymq.Resources[RulesRow]):
         for library in LIBRARIES:
             if importlib.util.find_spec(library) is None:
                 raise gymq.OptionsError(f'{library} is not installed: pip install "gymq[instruction-following]"')
+        self._rule_set = AsMeant if self.options.hardened else Published
         self._slots = asyncio.Semaphore(self.options.num_processes)
 
     async def verify(self, request: gymq.VerifyRequest[RulesRow]) -> gymq.Verdict:
@@ -64,7 +66,7 @@ class IfBench(gymq.Resources[RulesRow]):
     async def _followed(self, rules: list[tuple[str, Any]], text: str) -> tuple[list[bool], list[bool]]:
         async with self._slots:
             try:
-                return await self.compute(check_all, rules, text)
+                return await self.compute(check_all, self._rule_set, rules, text)
             except (CpuTimeUsedUp, MemoryError):
                 return [False] * len(rules), [False] * len(rules)
             except ModelMissing as error:

@@ -4,7 +4,7 @@ import string
 from typing import Any
 
 import pytest
-from gymq.workers.resources.ifbench.checking import check_all
+from gymq.workers.resources.ifbench.checking import AsMeant, Published, check_all
 from gymq.workers.resources.ifbench.custom import CAPITALS
 from gymq.workers.resources.ifbench.rules import RULES
 from gymq.workers.resources.instruction_following import texts
@@ -154,9 +154,9 @@ EXAMPLES: list[tuple[str, Any, list[str], list[str]]] = [
 @pytest.mark.parametrize(("name", "arguments", "texts", "others"), EXAMPLES)
 def test_texts_that_follow_a_rule_and_texts_that_do_not(name, arguments, texts, others):
     for text in texts:
-        assert check_all([(name, arguments)], text)[0] == [True], text
+        assert check_all(Published, [(name, arguments)], text)[0] == [True], text
     for text in others:
-        assert check_all([(name, arguments)], text)[0] == [False], text
+        assert check_all(Published, [(name, arguments)], text)[0] == [False], text
 
 
 def test_every_rule_has_an_example():
@@ -166,8 +166,8 @@ def test_every_rule_has_an_example():
 
 def test_a_verb_at_the_beginning_is_what_the_tagger_says(monkeypatch):
     monkeypatch.setattr(texts._nltk(), "pos_tag", lambda words: [(words[0], "VBZ" if words[0] == "Runs" else "NN")])
-    assert check_all([("words:start_verb", {})], "Runs far.")[0] == [True]
-    assert check_all([("words:start_verb", {})], "Far runs.")[0] == [False]
+    assert check_all(Published, [("words:start_verb", {})], "Runs far.")[0] == [True]
+    assert check_all(Published, [("words:start_verb", {})], "Far runs.")[0] == [False]
 
 
 def test_a_rule_whose_model_is_missing_has_no_verdict(monkeypatch):
@@ -176,7 +176,7 @@ def test_a_rule_whose_model_is_missing_has_no_verdict(monkeypatch):
 
     monkeypatch.setattr(texts._nltk(), "pos_tag", not_found)
     with pytest.raises(ModelMissing, match="Resource tagger not found"):
-        check_all([("words:start_verb", {})], "Run.")
+        check_all(Published, [("words:start_verb", {})], "Run.")
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_a_rule_whose_model_is_missing_has_no_verdict(monkeypatch):
     ],
 )
 def test_arguments_with_which_no_text_follows_a_rule(name, arguments):
-    assert check_all([(name, arguments)], "x") == ([False], [False])
+    assert check_all(Published, [(name, arguments)], "x") == ([False], [False])
 
 
 @pytest.mark.parametrize(
@@ -216,4 +216,50 @@ def test_arguments_with_which_no_text_follows_a_rule(name, arguments):
 )
 def test_the_loose_verdict_is_the_best_of_the_variants(text, loose):
     rules = [("repeat:repeat_span", {"prompt_to_repeat": "a", "n_start": 0, "n_end": 1})]
-    assert check_all(rules, text) == ([False], [loose])
+    assert check_all(Published, rules, text) == ([False], [loose])
+
+
+SPANNED = {"prompt_to_repeat": "red lamp on the old stone quay", "n_start": 2, "n_end": 4}
+ANIMALS = {"keyword1": "ant", "keyword2": "owl", "keyword3": "bee", "keyword4": "fox", "keyword5": "eel"}
+REST = " owl owl bee bee bee fox fox fox fox fox" + " eel" * 7
+
+MEANT: list[tuple[str, Any, list[str], list[str]]] = [
+    ("repeat:repeat_span", SPANNED, ["on the old", "On the OLD"], ["on the", "on the old stone"]),
+    ("repeat:repeat_span", SPANNED | {"n_end": -1}, ["on the old stone quay"], ["on the old stone"]),
+    (
+        "words:words_position",
+        {"keyword": "sea"},
+        ["A sea, and the sea goes!", "the sea it."],
+        ["the sea is the sea.", "sea"],
+    ),
+    ("words:words_position", {"keyword": "sea's"}, ["The sea's edge, the sea's end."], ["The sea, the sea's end."]),
+    (
+        "words:keywords_specific_position",
+        {"keyword": "boat", "n": 1, "m": 4},
+        ["Yes, the red boat left.", "\u201cYes\u201d \u2013 the red boat."],
+        ["Yes, the boat left now."],
+    ),
+    ("ratio:sentence_type", {}, ["Sea. Sky. Who?"], ["Good morning!", "What a day! Hurrah!", "none", "Sea."]),
+    ("ratio:sentence_balance", {}, ["Sea. Who? So!"], ["no end", "Sea. Who?"]),
+    (
+        "ratio:sentence_words",
+        {},
+        ["Dog. Cat. Owl.", "It sang. We rest. Go home."],
+        ["Dog. Dog. Dog.", "The owl. The cat. The dog."],
+    ),
+    (
+        "format:sub-bullets",
+        {},
+        ["**Plan**\n* a\n  - b\n* c\n - d\n - e"],
+        ["* well-known", "none", "* a\n* b\n - c", "- a", "* a\n - b\n* c"],
+    ),
+    ("count:keywords_multiple", ANIMALS, ["An ant," + REST, "ANT." + REST], ["giant" + REST, "ant ants ant" + REST]),
+    ("count:person_names", {"N": 2}, ["Leo met Grace.", "Leo's Grace"], ["Leopards near Graceland.", "Leo Leo"]),
+    ("sentence:keyword", {"word": "ear", "N": 1}, ["My ear! It rests.", "EAR."], ["We learn. An ear."]),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments", "good", "bad"), MEANT, ids=lambda value: str(value)[:40])
+def test_rules_are_checked_by_what_they_say(name, arguments, good, bad):
+    assert [text for text in good if check_all(AsMeant, [(name, arguments)], text)[0] != [True]] == []
+    assert [text for text in bad if check_all(AsMeant, [(name, arguments)], text)[0] != [False]] == []
