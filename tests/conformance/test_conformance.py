@@ -86,6 +86,7 @@ async def _check(file: CaseFile, case: Any, processes: KillableProcesses) -> Non
 HARDENED = frozenset(
     {
         "arc_agi-s03",  # a box that the reply takes back counts
+        "bird_sql-s08",  # a comment is no part of the query that is reported
         "gpqa_diamond-s04",  # the row asks for a last line `Answer: LETTER`, and a box before it counts
         "gpqa_diamond-s05",  # the bold letter of the answer line is none
         "instruction_following-s07",

@@ -3,44 +3,72 @@
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
 
-_BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
+BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 _NUMBER = re.compile(r"\s*[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?\s*", re.ASCII)  # others are Python's alone
+_BRANCHES = ("anyOf", "oneOf", "allOf")
+_MOST_BRANCHES = 100
+
+Schema = dict[str, Any]
 
 
-def typed_xml(data: Any, schema: Any, *, hardened: bool = True) -> Any:
-    """Return the data of an XML document with the schema's types, where the schema names one.
+class Conversion:
+    """Gives the texts of a document the types of a schema, also below references, branches and lists of types."""
 
-    Args:
-        hardened: whether only ASCII digits without `_` between them are a number.
-    """
-    if not isinstance(schema, dict):
-        return data
-    match schema.get("type"):
-        case "object" if isinstance(data, dict):
-            properties = schema.get("properties", {})
-            return {name: typed_xml(value, properties.get(name), hardened=hardened) for name, value in data.items()}
-        case "array":
-            return [typed_xml(element, schema.get("items"), hardened=hardened) for element in _elements(data)]
-        case "string" if data is None:
-            return ""
-        case str() as kind if isinstance(data, str):
-            return _converted(data, kind, hardened)
-    return data
+    def __init__(self, root: Any, kind: Literal["xml", "csv"]) -> None:
+        """
+        Args:
+            root: the schema of the whole document, which references are resolved in.
+            kind: an element of XML without a content is an empty text; a cell of CSV that is not there is none.
+        """
+        self._root = root
+        self._none_is_empty = kind == "xml"
+
+    def document(self, data: Any) -> Any:
+        """Return the data of a document with the schema's types, where the schema names one."""
+        return self._typed(data, [self._root])
+
+    def _typed(self, data: Any, schemas: Sequence[Any]) -> Any:
+        branches = self._branches(schemas)
+        kinds = list(dict.fromkeys(kind for branch in branches for kind in _kinds(branch)))
+        if isinstance(data, dict) and ("object" in kinds or "array" not in kinds):
+            return {name: self._typed(value, list(_members(branches, name))) for name, value in data.items()}
+        if "array" in kinds and not isinstance(data, str):
+            items = [branch["items"] for branch in branches if "items" in branch]
+            return [self._typed(element, items) for element in elements(data)]
+        if isinstance(data, list):
+            return [self._typed(element, [branch.get("items") for branch in branches]) for element in data]
+        if data == "" or (data is None and self._none_is_empty):
+            return None if "null" in kinds else "" if "string" in kinds else data
+        if not isinstance(data, str):
+            return data
+        if "array" in kinds and "string" not in kinds:
+            return [self._typed(data, [branch["items"] for branch in branches if "items" in branch])]
+        return _converted(data, kinds, [value for branch in branches for value in _values(branch)])
+
+    def _branches(self, schemas: Sequence[Any]) -> list[Schema]:
+        """Return the schemas and those that they refer to or are made of, up to a number that no honest schema has."""
+        found: list[Schema] = []
+        pending = [schema for schema in schemas if isinstance(schema, dict)]
+        while pending and len(found) < _MOST_BRANCHES:
+            schema = pending.pop(0)
+            found.append(schema)
+            others = [*(one for key in _BRANCHES for one in schema.get(key) or ()), self._resolved(schema.get("$ref"))]
+            pending += [one for one in others if isinstance(one, dict) and one not in found]
+        return found
+
+    def _resolved(self, reference: Any) -> Any:
+        if not isinstance(reference, str) or not reference.startswith("#"):
+            return None
+        place = self._root
+        for name in reference.removeprefix("#").split("/")[1:]:
+            place = place.get(name.replace("~1", "/").replace("~0", "~")) if isinstance(place, dict) else None
+        return place
 
 
-def typed_csv(rows: list[dict[str, Any]], schema: dict[str, Any], *, hardened: bool = True) -> list[dict[str, Any]]:
-    """Return the rows of a CSV file with the types of the schema's items.
-
-    Args:
-        hardened: as in `typed_xml`.
-    """
-    properties = schema.get("items", schema).get("properties", {})
-    return [{name: _typed_cell(cell, properties.get(name), hardened) for name, cell in row.items()} for row in rows]
-
-
-def _elements(data: Any) -> list[Any]:
+def elements(data: Any) -> list[Any]:
     """Return a list as XML writes it: repeated elements, often in an element of their own.
 
     A single one is not a list yet.
@@ -52,30 +80,45 @@ def _elements(data: Any) -> list[Any]:
     return [] if data is None else [data]
 
 
-def _typed_cell(cell: Any, schema: Any, hardened: bool) -> Any:
-    kind = schema.get("type") if isinstance(schema, dict) else None
-    kinds = kind if isinstance(kind, list) else [kind]
-    if not cell:
-        return None if isinstance(kind, list) and "null" in kind else cell
-    for one in kinds:
-        value = _converted(cell, one, hardened)
-        if one == "string" or not isinstance(value, str):
+def _kinds(schema: Schema) -> list[Any]:
+    kind = schema.get("type")
+    return kind if isinstance(kind, list) else [] if kind is None else [kind]
+
+
+def _members(branches: Iterable[Schema], name: str) -> Iterable[Any]:
+    for branch in branches:
+        properties = branch.get("properties")
+        if isinstance(properties, dict) and name in properties:
+            yield properties[name]
+        else:
+            yield branch.get("additionalProperties")
+
+
+def _values(schema: Schema) -> list[Any]:
+    """Return the values that a schema names."""
+    return [*(schema.get("enum") or ()), *([schema["const"]] if "const" in schema else ())]
+
+
+def _converted(text: str, kinds: Sequence[Any], values: Sequence[Any]) -> Any:
+    """Return the text as the first type that it fits, or as a value that the schema names; otherwise the text."""
+    if not kinds and text not in values:
+        for value in values:
+            if value == _as(text, "boolean" if isinstance(value, bool) else "number"):
+                return value
+    for kind in kinds:
+        value = _as(text, kind)
+        if kind == "string" or not isinstance(value, str):
             return value
-    return cell
+    return text
 
 
-def _converted(text: str, kind: Any, hardened: bool) -> Any:
-    """Return the text as the type; the text itself if it cannot be converted."""
-    if hardened and kind != "boolean" and not _NUMBER.fullmatch(text):
+def _as(text: str, kind: Any) -> Any:
+    if kind == "boolean":
+        return BOOLEANS.get(text.strip().lower(), text)
+    if kind not in ("integer", "number") or not _NUMBER.fullmatch(text):
         return text
     try:
-        match kind:
-            case "integer":
-                return int(text)
-            case "number":
-                return float(text)
-            case "boolean":
-                return _BOOLEANS.get(text.lower(), text)
+        return int(text)
     except ValueError:
-        pass
-    return text
+        number = float(text)
+        return text if kind == "integer" and not number.is_integer() else number

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Literal, ParamSpec
 
 from gymq.workers.resources.structured_outputs.formats import Format
+from gymq.workers.resources.structured_outputs.rules import AsMeant, Published, SchemaRule
 from gymq.workers.resources.structured_outputs.validation import Finding, check_arguments, check_reply, prepare
 
 import gymq
@@ -54,7 +55,7 @@ class StructuredOutputs(gymq.Resources[SchemaRow]):
 
     class Options(gymq.WorkerOptions):
         xml_coerce_types: bool = True
-        hardened: bool = True  # False: NaN and `1_000` are numbers, a line of prose is a CSV
+        hardened: bool = True  # false: see `Published`
 
     # The schema's patterns may need exponential time on an unlucky reply; that counts against the reply.
     compute_limits = ComputeLimits(cpu_s=20.0, timeout_s=400.0, max_memory_bytes=4 * 1024**3, prepare=prepare)
@@ -63,6 +64,7 @@ class StructuredOutputs(gymq.Resources[SchemaRow]):
         for module, package in LIBRARIES.items():
             if importlib.util.find_spec(module) is None:
                 raise gymq.OptionsError(f'{package} is not installed: pip install "gymq[resources]"')
+        self._rule: SchemaRule = AsMeant() if self.options.hardened else Published()
 
     async def verify(self, request: gymq.VerifyRequest[SchemaRow]) -> gymq.Verdict:
         finding = await (self._tool_call(request) if request.row.response_mode == "tool_call" else self._text(request))
@@ -77,9 +79,7 @@ class StructuredOutputs(gymq.Resources[SchemaRow]):
         row, reply, coerce_xml = request.row, request.reply_text, self.options.xml_coerce_types
         if not reply.strip():
             return Finding("empty_response", "the reply has no text")
-        return await self._validation(
-            check_reply, reply, row.schema_str, row.schema_type, coerce_xml, hardened=self.options.hardened
-        )
+        return await self._validation(check_reply, self._rule, reply, row.schema_str, row.schema_type, coerce_xml)
 
     async def _tool_call(self, request: gymq.VerifyRequest[SchemaRow]) -> Finding:
         row = request.row
@@ -87,11 +87,7 @@ class StructuredOutputs(gymq.Resources[SchemaRow]):
         if isinstance(call, Finding):
             return call
         return await self._validation(
-            check_arguments,
-            call.get("arguments") or "",
-            row.tool_payload_key,
-            row.schema_str,
-            hardened=self.options.hardened,
+            check_arguments, self._rule, call.get("arguments") or "", row.tool_payload_key, row.schema_str
         )
 
     async def _validation(self, check: Callable[P, Finding], *args: P.args, **kwargs: P.kwargs) -> Finding:

@@ -9,7 +9,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from gymq.workers.resources.structured_outputs.conversion import typed_csv, typed_xml
+from gymq.workers.resources.structured_outputs.conversion import Conversion
+from gymq.workers.resources.structured_outputs.rules import AsMeant, Published
 from gymq.workers.resources.structured_outputs.validation import check_arguments, check_reply, strict
 from gymq.workers.resources.structured_outputs.worker import StructuredOutputs
 
@@ -28,7 +29,7 @@ def row(schema: Any, **members: Any) -> dict[str, Any]:
 
 
 def error_of(text: str, schema: Any, kind: Any = "json") -> str | None:
-    return check_reply(text, json.dumps(schema), kind, True).error_type
+    return check_reply(AsMeant(), text, json.dumps(schema), kind, True).error_type
 
 
 def test_importing_the_worker_does_not_import_the_validator():
@@ -127,7 +128,7 @@ def test_a_reference_to_another_document_is_an_error_and_fetches_nothing(monkeyp
     ids=lambda value: str(value)[:20],
 )
 def test_replies(text, kind, error):
-    finding = check_reply(text, json.dumps(BOAT), kind, True)
+    finding = check_reply(AsMeant(), text, json.dumps(BOAT), kind, True)
     assert finding.error_type == error
     encode(Verified(reward=0.0, verdict={"error_message": finding.error_message}))
 
@@ -151,8 +152,8 @@ def test_replies(text, kind, error):
     ids=lambda value: str(value)[:20],
 )
 def test_schemas(schema_text, error):
-    assert check_reply('{"a": 1}', schema_text, "json", True).error_type == error
-    assert check_arguments('{"a": 1}', None, schema_text).error_type == error
+    assert check_reply(AsMeant(), '{"a": 1}', schema_text, "json", True).error_type == error
+    assert check_arguments(AsMeant(), '{"a": 1}', None, schema_text).error_type == error
 
 
 def test_every_schema_with_properties_becomes_strict_but_those_in_lists():
@@ -211,7 +212,7 @@ def test_validation(schema, text, error):
         ("TRUE", {"type": "boolean"}, True),
         ("0", {"type": "boolean"}, False),
         ("yes", {"type": "boolean"}, "yes"),
-        ("9", {"type": ["integer", "null"]}, "9"),
+        ("9", {"type": ["integer", "null"]}, 9),
         ("9", {}, "9"),
         ("9", True, "9"),
         (None, {"type": "string"}, ""),
@@ -226,8 +227,8 @@ def test_validation(schema, text, error):
     ],
 )
 def test_texts_of_xml_get_the_types_of_the_schema(data, schema, typed):
-    assert typed_xml(data, schema) == typed
-    assert type(typed_xml(data, schema)) is type(typed)
+    assert Conversion(schema, "xml").document(data) == typed
+    assert type(Conversion(schema, "xml").document(data)) is type(typed)
 
 
 @pytest.mark.parametrize(
@@ -248,7 +249,7 @@ def test_texts_of_xml_get_the_types_of_the_schema(data, schema, typed):
 )
 def test_cells_of_csv_get_the_types_of_the_schema(cell, kind, typed):
     schema = {"type": "array", "items": {"properties": {"a": {"type": kind} if kind else {}}}}
-    (row,) = typed_csv([{"a": cell}], schema)
+    (row,) = Conversion(schema, "csv").document([{"a": cell}])
     assert row == {"a": typed}
     assert type(row["a"]) is type(typed)
 
@@ -309,7 +310,7 @@ async def test_texts_around_a_call_and_the_format_do_not_matter():
     ids=lambda value: str(value)[:40],
 )
 def test_arguments_of_a_call(arguments, payload_key, error):
-    assert check_arguments(arguments, payload_key, json.dumps(BOAT)).error_type == error
+    assert check_arguments(AsMeant(), arguments, payload_key, json.dumps(BOAT)).error_type == error
 
 
 async def test_a_row_whose_mode_is_null_is_about_text():
@@ -361,7 +362,7 @@ ROWS = {"type": "array", "items": {"type": "object", "properties": {"a": {"type"
 )
 def test_what_says_nothing_fits_only_where_the_peer_is_followed(schema, text, kind):
     assert error_of(text, schema, kind) == "parse_error"
-    assert check_reply(text, json.dumps(schema), kind, True, hardened=False).error_type is None
+    assert check_reply(Published(), text, json.dumps(schema), kind, True).error_type is None
 
 
 @pytest.mark.parametrize(("text", "error"), [("a,b", None), ("b,a", None), ("a,b\n1,x", None), ("a,c", "parse_error")])
@@ -373,7 +374,7 @@ def test_a_csv_without_rows_names_its_columns(text, error):
 def test_a_text_that_becomes_a_number_without_value_does_not_fit(text, kind):
     schema = ROWS if kind == "csv" else {"type": "object", "properties": {"n": {"type": "number", "minimum": 1}}}
     assert error_of(text, schema, kind) == "validation_error"
-    assert check_reply(text, json.dumps(schema), kind, True, hardened=False).error_type is None
+    assert check_reply(Published(), text, json.dumps(schema), kind, True).error_type is None
 
 
 @pytest.mark.parametrize("number", ["1_0", "٣", "１０", "1_0.5", "1e1_0"])
@@ -384,7 +385,7 @@ def test_only_what_other_languages_read_as_a_number_is_one(number, type_):
     files: list[Any] = [(f"<n>{number}</n>", "xml", schema), (f"n\n{number}", "csv", {"items": schema})]
     for text, kind, of_kind in files:
         assert error_of(text, of_kind, kind) == "validation_error"
-        assert check_reply(text, json.dumps(of_kind), kind, True, hardened=False).error_type == peer
+        assert check_reply(Published(), text, json.dumps(of_kind), kind, True).error_type == peer
 
 
 @pytest.mark.parametrize("number", ["7", " +7 ", "-007", "1.", ".5", "-1.5E+3"])
@@ -395,8 +396,8 @@ def test_numbers_are_read_in_each_usual_form(number):
 
 def test_nan_in_a_tool_call_is_no_number():
     schema = json.dumps(NUMBER)
-    assert check_arguments('{"n": NaN}', None, schema).error_type == "tool_arguments_parse_error"
-    assert check_arguments('{"n": NaN}', None, schema, hardened=False).error_type is None
+    assert check_arguments(AsMeant(), '{"n": NaN}', None, schema).error_type == "tool_arguments_parse_error"
+    assert check_arguments(Published(), '{"n": NaN}', None, schema).error_type is None
 
 
 @pytest.mark.parametrize(
@@ -430,3 +431,65 @@ def test_a_dynamic_reference_is_followed_within_the_schema():
     }
     assert error_of('{"children": [{"children": []}]}', tree) is None
     assert error_of('{"children": [{"children": 1}]}', tree) == "validation_error"
+
+
+STEPS = (
+    ("0.01", "19.99 1.11 0.07 1e2 -4.35 0", "19.995 0.001"),
+    ("0.1", "0.7 0.3 1.1 12345.6", "0.75"),
+    ("3", "9 -3.0", "10 1.5"),
+)
+
+
+@pytest.mark.parametrize(("step", "good", "bad"), STEPS)
+def test_multiples_are_those_of_the_written_digits(step, good, bad):
+    schema = f'{{"type": "number", "multipleOf": {step}}}'
+    assert [one for one in good.split() if check_reply(AsMeant(), one, schema, "json", True).error_type] == []
+    assert [one for one in bad.split() if not check_reply(AsMeant(), one, schema, "json", True).error_type] == []
+
+
+INTEGER = {"type": "integer"}
+OPTIONAL = {"anyOf": [INTEGER, {"type": "null"}]}
+NAMED = {"$defs": {"n": INTEGER, "m": {"$ref": "#/$defs/n"}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "typed"),
+    [
+        ({"type": ["integer", "null"]}, "12", 12),
+        ({"type": ["integer", "null"]}, None, None),
+        ({"type": ["null", "string"]}, "", None),
+        (OPTIONAL, "12", 12),
+        (OPTIONAL, "x", "x"),
+        ({"oneOf": [{"type": "boolean"}, {"type": "string"}]}, "true", True),
+        ({"allOf": [{"minimum": 1}, INTEGER]}, "12", 12),
+        ({"allOf": [OPTIONAL]}, "12", 12),
+        ({"type": ["string", "integer"]}, "12", "12"),
+        ({"type": ["number", "string"]}, "1.5", 1.5),
+        ({"type": ["number", "string"]}, "1_5", "1_5"),
+        ({"$ref": "#/$defs/n"}, "12", 12),
+        ({"$ref": "#/$defs/m"}, "12", 12),
+        ({"$ref": "#/$defs/none"}, "12", "12"),
+        ({"$ref": "other.json"}, "12", "12"),
+        ({"enum": [1, 2]}, "1", 1),
+        ({"enum": ["1", "2"]}, "1", "1"),
+        ({"const": True}, "true", True),
+        (INTEGER, "12.0", 12.0),
+        (INTEGER, "12.5", "12.5"),
+    ],
+)
+def test_texts_become_what_the_schema_says_wherever_it_says_it(schema, text, typed):
+    root = {"type": "object", "properties": {"n": schema}} | NAMED
+    found = Conversion(root, "xml").document({"n": text})
+    assert (found["n"], type(found["n"])) == (typed, type(typed))
+    rows = Conversion({"type": "array", "items": {"properties": {"n": schema}}} | NAMED, "csv").document([{"n": text}])
+    assert rows == [{"n": typed}]
+    nested = {"type": "object", "properties": {"r": {"$ref": "#/$defs/r"}}, "$defs": NAMED["$defs"] | {"r": root}}
+    assert Conversion(nested, "xml").document({"r": {"n": text}}) == {"r": {"n": typed}}
+
+
+def test_schemas_that_refer_to_themselves_end():
+    tree = {
+        "$ref": "#/$defs/t",
+        "$defs": {"t": {"anyOf": [{"$ref": "#/$defs/t"}, {"properties": {"t": {"$ref": "#"}}}]}},
+    }
+    assert Conversion(tree, "xml").document({"t": {"t": {"t": "1"}}}) == {"t": {"t": {"t": "1"}}}
