@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hmac
+import json
 import logging
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
@@ -65,7 +66,9 @@ async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamRe
     except web.HTTPException as error:
         if error.status < 400:
             raise
-        refused = error_response(BridgeError(error.status, "http", f"{request.method} {request.path}: {error.reason}"))
+        twice = "; the path has `//`: remove the `/` at the end of the base URL" if "//" in request.path else ""
+        text = f"{request.method} {request.path}: {error.reason}{twice}"
+        refused = error_response(BridgeError(error.status, "http", text))
         if isinstance(error, web.HTTPMethodNotAllowed):
             refused.headers["Allow"] = ", ".join(sorted(error.allowed_methods))
         return refused
@@ -156,7 +159,17 @@ def parse_object(body: bytes) -> dict[str, Any]:
         value = msgspec.json.decode(body)
         body.decode()
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise invalid(f"the body is not JSON: {error}") from None
+        why = "it holds half of a surrogate pair" if _has_half_a_pair(body) else str(error)
+        raise invalid(f"the body is not JSON: {why}") from None
     if not isinstance(value, dict):
         raise invalid(f"the body must be a JSON object, not {type(value).__name__}")
     return value
+
+
+def _has_half_a_pair(body: bytes) -> bool:
+    """Return whether a body is refused only since an escape in it, such as `\\ud83d`, is half of a character."""
+    try:
+        json.loads(body)
+    except (ValueError, RecursionError):
+        return False
+    return b"\\u" in body

@@ -53,6 +53,7 @@ class FailureGroup(NamedTuple):
     message: str  # of the first one
     task_index: int | None
     rollout_index: int | None
+    may_be_retried: bool  # one of them at least, by a failure that another try may cure
 
 
 class Resume:
@@ -119,12 +120,17 @@ class Resume:
         """Group the rollouts that failed and have no result by the class of their last failure, the largest first."""
         last: dict[tuple[int, int], str] = {}
         first: dict[str, _FailureRow] = {}
+        retried: set[str] = set()
         for key, row in _failures(failures):
             if key not in self.done:
                 last[key] = row.failure_class
                 first.setdefault(row.failure_class, row)
+                if row.curable or not row.terminal:
+                    retried.add(row.failure_class)
         groups = [
-            FailureGroup(name, count, first[name].message, first[name].task_index, first[name].rollout_index)
+            FailureGroup(
+                name, count, first[name].message, first[name].task_index, first[name].rollout_index, name in retried
+            )
             for name, count in Counter(last.values()).items()
         ]
         return sorted(groups, key=lambda group: -group.num_rollouts)

@@ -6,10 +6,12 @@ import asyncio
 import contextlib
 import importlib.util
 import json
+import os
 import shutil
 import sys
 import tempfile
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     import mcp
 
 CONNECT_S = 30.0  # calls have their own limits
+_LAST_CHARS = 500  # of what a server wrote to standard error
 CLOSE_S = 15.0  # wait for the end of a server; its process is killed before that
 
 
@@ -88,6 +91,7 @@ class McpConnection:
         self._opened = asyncio.Event()
         self._closing = asyncio.Event()
         self._life: asyncio.Task[None] | None = None
+        self._stderr: _StandardError | None = None  # of a command
 
     async def open(self, timeout_s: float) -> None:
         """Connect, and list the tools.
@@ -130,7 +134,8 @@ class McpConnection:
             result = calling.result()
         except MCPError as error:
             if error.code == CONNECTION_CLOSED:
-                raise ConnectionLost(f"the MCP server {self.name} ended during {tool}: {error.message}") from None
+                reason = f"{error.message}{self._last_words()}"
+                raise ConnectionLost(f"the MCP server {self.name} ended during {tool}: {reason}") from None
             if error.code == REQUEST_TIMEOUT:
                 raise NotInTime(500, f"{tool} did not finish within {timeout_s:g} s and was cancelled") from None
             refused = error.code in (INVALID_PARAMS, METHOD_NOT_FOUND)
@@ -185,7 +190,8 @@ class McpConnection:
                 env={name: value.get_secret_value() for name, value in options.env.items()},
                 cwd=options.cwd or await stack.enter_async_context(_empty_folder()),
             )
-            return stdio_client(parameters)
+            self._stderr = stack.enter_context(closing(_StandardError()))
+            return stdio_client(parameters, errlog=self._stderr.file)
         assert options.url is not None
         headers = {name: value.get_secret_value() for name, value in options.headers.items()}
         http = await stack.enter_async_context(
@@ -198,7 +204,50 @@ class McpConnection:
         error: BaseException | None = None if self._life.cancelled() else self._life.exception()
         while isinstance(error, BaseExceptionGroup):
             error = error.exceptions[0]
-        return redact(f"{type(error).__name__}: {error}") if error else "it closed the connection"
+        reason = redact(f"{type(error).__name__}: {error}") if error else "it closed the connection"
+        return f"{reason}{self._last_words()}"
+
+    def _last_words(self) -> str:
+        """Return the end of what the server's process wrote to standard error, after a colon; empty if it is silent."""
+        words = "" if self._stderr is None else self._stderr.end()
+        return f": {redact(words)}" if words else ""
+
+
+class _StandardError:
+    """The standard error of a server's process: its end is kept, and all of it goes to that of this process.
+
+    Attributes:
+        file: what the process writes to.
+    """
+
+    def __init__(self) -> None:
+        self._reading, writing = os.pipe()
+        os.set_blocking(self._reading, False)
+        self.file = os.fdopen(writing, "w")
+        self._end = b""
+        self._loop = asyncio.get_running_loop()
+        self._loop.add_reader(self._reading, self._read)
+
+    def end(self) -> str:
+        self._read()
+        return " ".join(self._end.decode(errors="replace").split())[-_LAST_CHARS:]
+
+    def close(self) -> None:
+        if not self.file.closed:
+            self._read()
+            self._loop.remove_reader(self._reading)
+            os.close(self._reading)
+            self.file.close()
+
+    def _read(self) -> None:
+        while not self.file.closed:
+            try:
+                data = os.read(self._reading, 1 << 16)
+            except BlockingIOError:
+                return
+            self._end = (self._end + data)[-4 * _LAST_CHARS :]
+            with contextlib.suppress(OSError):
+                os.write(sys.stderr.fileno(), data)
 
 
 @contextlib.asynccontextmanager

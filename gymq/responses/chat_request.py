@@ -104,7 +104,7 @@ def _items(message: Mapping[str, Any], custom_ids: Container[str]) -> list[Item]
         case "assistant":
             return _assistant_items(message)
         case "tool":
-            output = _content(message.get("content"), _TOOL_PARTS)
+            output = _content(message.get("content") or "", _TOOL_PARTS)
             call_id = message.get("tool_call_id")
             if not isinstance(call_id, str):
                 raise InvalidRequest("tool_call_id", "missing in a tool message")

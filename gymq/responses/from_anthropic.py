@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from gymq.responses.arguments import arguments_text
-from gymq.responses.errors import InvalidRequest, Unsupported, checked
+from gymq.responses.errors import InvalidRequest, Unsupported, checked, warn_of_dropped
 from gymq.responses.items import Item, function_call, function_call_output, function_tool, reasoning_item
 
 
@@ -122,7 +122,7 @@ def from_anthropic_request(body: object) -> dict[str, Any]:
     """Convert a Messages request into create parameters, as `validate_params` takes them.
 
     Fields without a counterpart that do not affect the answer (`cache_control`, `service_tier`, `stream`, ...) and the
-    budget of `thinking` are dropped; fields that would change the answer are refused.
+    budget of `thinking` are dropped, `stop_sequences` and `top_k` with a warning; `mcp_servers` are refused.
 
     Raises:
         InvalidRequest: a field is missing or does not fit.
@@ -136,7 +136,7 @@ def from_anthropic_request(body: object) -> dict[str, Any]:
             reason = f"{fault.reason}; a block of this type cannot be used here; known are {known}"
             raise InvalidRequest(fault.path, reason) from None
         raise
-    _refuse_unsupported(request)
+    _check_supported(request)
     params: dict[str, Any] = {"input": _items(request.messages), "max_output_tokens": request.max_tokens}
     if request.system:
         params["instructions"] = _joined(request.system)
@@ -154,16 +154,12 @@ def from_anthropic_request(body: object) -> dict[str, Any]:
     return params
 
 
-def _refuse_unsupported(request: _Request) -> None:
+def _check_supported(request: _Request) -> None:
     if request.max_tokens < 1:
         raise InvalidRequest("max_tokens", f"expected 1 or more, got {request.max_tokens}")
-    for name, what in (
-        ("stop_sequences", "the Responses API has no stop sequences"),
-        ("top_k", "the Responses API has no top_k; set it in the options of the model"),
-        ("mcp_servers", "gymq does not call MCP servers of a request"),
-    ):
-        if getattr(request, name):
-            raise Unsupported(name, what)
+    if request.mcp_servers:
+        raise Unsupported("mcp_servers", "gymq does not call MCP servers of a request")
+    warn_of_dropped({"stop_sequences": request.stop_sequences, "top_k": request.top_k}, "the Responses API")
 
 
 def _items(messages: Sequence[_Message]) -> list[Item]:

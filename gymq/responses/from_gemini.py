@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from gymq.responses.arguments import arguments_text
-from gymq.responses.errors import InvalidRequest, Unsupported, checked, warn_once
+from gymq.responses.errors import InvalidRequest, Unsupported, checked, warn_of_dropped, warn_once
 from gymq.responses.items import Item, function_call, function_call_output, function_tool, reasoning_item
 
 # Fields whose values belong to the caller, so their keys are not renamed.
@@ -109,7 +109,8 @@ def from_gemini_request(body: object) -> dict[str, Any]:
     """Convert a generateContent request into create parameters, as `validate_params` takes them.
 
     Names may be in camel case or snake case, as Google accepts both. `topK`, which Google's own clients always
-    send, and tools of Google's own are dropped with a warning; other fields that would change the answer are refused.
+    send, `stopSequences` and tools of Google's own are dropped with a warning; other fields that would change the
+    answer are refused.
 
     Args:
         body: the request's body; its `model` is that of the path.
@@ -287,12 +288,10 @@ def _tool_choice(calling: _Calling) -> str | dict[str, str]:
 
 
 def _generation(config: _Generation) -> dict[str, Any]:
-    if config.stop_sequences:
-        raise Unsupported("generationConfig.stopSequences", "the Responses API has no stop sequences")
     if config.candidate_count not in (None, 1):
         raise Unsupported("generationConfig.candidateCount", "only 1 candidate can be asked for")
-    if config.top_k is not None:
-        warn_once("a request has generationConfig.topK, which is dropped: set top_k in the options of the model")
+    dropped = {"generationConfig.stopSequences": config.stop_sequences, "generationConfig.topK": config.top_k}
+    warn_of_dropped(dropped, "the Responses API")
     names = ("temperature", "top_p", "max_output_tokens")
     params = {name: value for name in names if (value := getattr(config, name)) is not None}
     effort = None if config.thinking_config is None else _EFFORTS.get(config.thinking_config.thinking_level or "")

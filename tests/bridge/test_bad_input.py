@@ -403,3 +403,16 @@ async def test_what_waits_for_a_rollout_does_not_hold_its_row(client: Client, wo
     assert not names
     hold.set()
     assert (await asking)[0] == 200
+
+
+@pytest.mark.parametrize("path", ["//v1/models", "/v1//chat/completions"])
+async def test_a_path_with_two_slashes_is_not_found_with_the_cure(client: Client, path: str) -> None:
+    status, body = await client.post(path, {})
+    assert status == 404
+    assert "the path has `//`: remove the `/` at the end of the base URL" in json.dumps(body)
+
+
+async def test_half_of_a_surrogate_pair_in_a_body_is_named(client: Client) -> None:
+    status, body = await client.post("/run", b'{"responses_create_params": {"input": "\\ud83d"}}')
+    assert status == 422
+    assert "half of a surrogate pair" in json.dumps(body)

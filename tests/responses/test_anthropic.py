@@ -53,6 +53,17 @@ def test_settings_get_the_names_of_the_responses_api() -> None:
     }
 
 
+def test_settings_that_the_responses_api_lacks_are_dropped_with_a_warning(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gymq.responses.errors._reported", set())
+    assert params(stop_sequences=["x"], top_k=5) == params(stop_sequences=[])
+    assert [message.split(" is dropped")[0] for message in caplog.messages] == [
+        "the request's field 'stop_sequences'",
+        "the request's field 'top_k'",
+    ]
+
+
 def test_the_system_prompt_is_the_instructions_block_by_block() -> None:
     blocks = [{"type": "text", "text": "a", "cache_control": {"type": "ephemeral"}}, {"type": "text", "text": "b"}]
 
@@ -209,8 +220,7 @@ def test_a_system_message_in_the_middle_keeps_its_place():
             InvalidRequest,
             "messages[0].content[0].type",
         ),
-        ({"stop_sequences": ["x"]}, Unsupported, "stop_sequences"),
-        ({"top_k": 5}, Unsupported, "top_k"),
+        ({"mcp_servers": [{}]}, Unsupported, "mcp_servers"),
         ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, Unsupported, "tools[0].type"),
         ({"tools": [{"name": "f"}]}, InvalidRequest, "tools[0].input_schema"),
         ({"tool_choice": {"type": "tool"}}, InvalidRequest, "tool_choice.name"),

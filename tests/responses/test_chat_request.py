@@ -239,3 +239,12 @@ def test_whatever_the_request_the_only_error_is_a_refusal(messages: list[Any], t
         validate_params(from_chat_request(request))
     except (InvalidRequest, Unsupported):
         return
+
+
+def test_a_result_of_a_tool_without_content_is_an_empty_text() -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    messages = [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": None},
+    ]
+    assert chat_messages_to_items(messages)[-1]["output"] == ""

@@ -123,10 +123,20 @@ def test_the_choice_of_tools_is_passed_on(config: dict[str, Any], choice: Any) -
     assert [tool["name"] for tool in params["tools"]] == ["add"]  # Google's own tool is dropped
 
 
+def test_settings_that_the_responses_api_lacks_are_dropped_with_a_warning(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gymq.responses.errors._reported", set())
+    assert converted(HI, generationConfig={"stopSequences": ["x"], "topK": 64}) == converted(HI)
+    assert [message.split(" is dropped")[0] for message in caplog.messages] == [
+        "the request's field 'generationConfig.stopSequences'",
+        "the request's field 'generationConfig.topK'",
+    ]
+
+
 @pytest.mark.parametrize(
     ("fields", "path"),
     [
-        ({"generationConfig": {"stopSequences": ["x"]}}, "generationConfig.stopSequences"),
         ({"generationConfig": {"candidateCount": 2}}, "generationConfig.candidateCount"),
         ({"cachedContent": "cachedContents/1"}, "cachedContent"),
     ],

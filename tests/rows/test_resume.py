@@ -50,6 +50,21 @@ def test_a_result_that_is_there_twice_is_done_once() -> None:
         assert len(plan.done) == 1
 
 
+@pytest.mark.parametrize(
+    ("marks", "may_be_retried"),
+    [
+        ({}, True),
+        ({"_ng_failure_terminal": True}, False),
+        ({"_ng_failure_terminal": True, "_ng_failure_curable": True}, True),
+    ],
+)
+def test_a_group_of_failures_says_whether_another_try_may_help(marks: dict[str, bool], may_be_retried: bool) -> None:
+    failures = [key(0, 0, **marks), key(0, 1, _ng_failure_terminal=True)]
+    with resume([], failures) as plan:
+        (group,) = plan.failed(lines("failures.jsonl", failures))
+    assert group.may_be_retried is may_be_retried
+
+
 def test_a_failed_row_is_stamped_with_the_number_of_failed_attempts() -> None:
     with resume([], [key(0, 1), key(0, 1)]) as plan:
         rows = list(plan.to_run())

@@ -192,7 +192,10 @@ def _print_failures(collection: Collection, joined: str) -> None:
         print_prose(f"  {group.num_rollouts:,} {group.failure_class}, for example: {message}", sys.stderr)
         show = f"gymq rollouts --run {progress.run} --task {group.task_index} --rollout {group.rollout_index}{joined}"
         print(f"    inspect it: {show}", file=sys.stderr)
-    again = "" if collection.is_cancelled else "; the same command retries those that may succeed"
+    again = ""
+    if not collection.is_cancelled:
+        may_succeed = any(group.may_be_retried for group in collection.failed)
+        again = "; the same command retries those that may succeed" if may_succeed else "; another try would fail again"
     print_prose(f"All of them are in {collection.files.failures}{again}.", sys.stderr)
     manifest = collection.files.read_manifest()
     if manifest is not None and any(group.failure_class in WITHOUT_VERDICT for group in collection.failed):

@@ -134,6 +134,8 @@ async def test_a_server_that_dies_loses_the_session():
     assert (error.failure_class, error.retryable) == (FailureClass.SESSION_LOST, True)
     assert again.failure_class is FailureClass.SESSION_LOST
     assert "bare" in error.message
+    assert error.message.endswith("no disk is left")
+    assert len(error.message) < 1000
 
 
 async def test_a_tool_that_hangs_is_an_error_and_the_session_continues():
@@ -206,6 +208,13 @@ async def test_a_server_that_does_not_start_is_a_component_that_failed(command):
         error = await failure(env.session(ROW))
     assert error.failure_class is FailureClass.COMPONENT_FAILED
     assert "the MCP server bad cannot be used" in error.message
+
+
+async def test_the_last_words_of_a_server_that_does_not_start_are_told():
+    command = ["python", "-c", "import sys; sys.exit('token: 0123456789; no licence')"]
+    async with Harness(McpTasks, {"servers": {"bad": {"command": command}}}) as env:
+        error = await failure(env.session(ROW))
+    assert "no licence" in error.message
 
 
 async def test_a_server_that_is_not_ready_in_time_is_given_up_and_ended():
