@@ -59,7 +59,9 @@ class Deployment(Endpoint):
     async def models(self) -> list[str]:
         return []  # deployments have their own names
 
-    async def _exchange(self, path: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+    async def _exchange(
+        self, path: str, asked: Mapping[str, Any], _headers: Mapping[str, str] | None
+    ) -> dict[str, Any]:
         url = f"{self.base_url}/openai/deployments/{asked['model']}{path}"
         members = dict(asked)
         model, messages = members.pop("model"), members.pop("messages")

@@ -72,7 +72,9 @@ class Provider(Endpoint):
     async def models(self) -> list[str]:
         return []  # providers list them in many ways
 
-    async def _exchange(self, path: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+    async def _exchange(
+        self, path: str, asked: Mapping[str, Any], _headers: Mapping[str, str] | None
+    ) -> dict[str, Any]:
         url = f"{self.base_url} {asked['model']}"
         try:
             answer = await litellm.acompletion(**{**self._connection, **asked})

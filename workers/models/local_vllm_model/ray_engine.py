@@ -7,6 +7,7 @@ if need be, and Ray gives it the requests that the lost one had not answered.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +16,6 @@ from typing import Any, TypeVar
 import ray
 from gymq.workers.models.local_vllm_model import placement
 from gymq.workers.models.local_vllm_model.options import LocalVLLMOptions
-from gymq.workers.models.vllm_model.ring import Ring
 from ray.exceptions import RayActorError
 from ray.util.placement_group import remove_placement_group
 from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
@@ -92,7 +92,6 @@ class RayEngine:
         self._arguments = arguments
         self._environment = dict(environment)
         self._options = options
-        self._ring = Ring(options.size("data_parallel_size"))
         self._actors: list[Any] = []
         self._groups: list[Any] = []
         self._in_flight = 0
@@ -173,7 +172,8 @@ class RayEngine:
         self, path: str, body: Mapping[str, Any], session: str, num_known: int = 0
     ) -> tuple[int, bytes | dict[str, Any]]:
         """Return the answer of the rank that a session belongs to; see `Engine.post`."""
-        actor = self._actors[self._ring.home(session)]
+        home = int.from_bytes(hashlib.sha256(session.encode()).digest()[:8], "big")
+        actor = self._actors[home % len(self._actors)]
         self._in_flight += 1
         try:
             request = actor.post.remote(path, dict(body), num_known, self._epoch, self._update)

@@ -55,7 +55,7 @@ class LocalVLLMModel(VLLMModel):
         return LocalBackend(self._engine, self.name, sampler(self.options))
 
     def load(self) -> gymq.ModelLoad | None:
-        return None if self._engine is None else self._engine.load()
+        return super().load() if self._engine is None else self._engine.load()
 
     async def load_weights(self, update: gymq.WeightsUpdate) -> None:
         if self._engine is None:

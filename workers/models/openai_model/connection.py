@@ -38,10 +38,15 @@ def _check_key(key: pydantic.SecretStr) -> pydantic.SecretStr:
     return key
 
 
+def _check_name(name: str) -> str:
+    if not _HEADER_NAME.fullmatch(name):
+        raise ValueError(f"{name!r} cannot be the name of a header")
+    return name
+
+
 def _check_headers(headers: dict[str, pydantic.SecretStr]) -> dict[str, pydantic.SecretStr]:
     for name, value in headers.items():
-        if not _HEADER_NAME.fullmatch(name):
-            raise ValueError(f"{name!r} cannot be the name of a header")
+        _check_name(name)
         if not _HEADER_VALUE.fullmatch(value.get_secret_value()):
             raise ValueError(f"the value of {name} is empty or has characters that cannot be sent")
     return headers
@@ -49,6 +54,7 @@ def _check_headers(headers: dict[str, pydantic.SecretStr]) -> dict[str, pydantic
 
 BaseUrl = Annotated[str, pydantic.AfterValidator(check_url)]
 """The URL of an endpoint, without a slash at its end."""
+HeaderName = Annotated[str, pydantic.AfterValidator(_check_name)]
 ApiKey = Annotated[pydantic.SecretStr, pydantic.AfterValidator(_check_key)]
 Headers = Annotated[dict[str, pydantic.SecretStr], pydantic.AfterValidator(_check_headers)]
 """Headers of every request. Their values are not shown in any text, as keys are."""

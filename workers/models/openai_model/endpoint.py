@@ -131,8 +131,20 @@ class Endpoint:
     async def stop(self) -> None:
         await self._http.close()
 
-    async def post(self, path: str, body: Mapping[str, Any], timeout_s: float) -> dict[str, Any]:
+    async def post(
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        timeout_s: float,
+        *,
+        headers: Mapping[str, str] | None = None,
+        tries: Tries | None = None,
+    ) -> dict[str, Any]:
         """Return the endpoint's answer to a request. Cancelling drops the connection, so that the endpoint can stop.
+
+        Args:
+            headers: of this request; they go before those of all.
+            tries: how often it is tried; as often as usual by default.
 
         Raises:
             ContextOverflow: the conversation does not fit into the model's context.
@@ -141,12 +153,12 @@ class Endpoint:
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + timeout_s
-        tries = Tries()
+        tries = tries or Tries()
         try:
             async with asyncio.timeout_at(deadline):
                 while True:
                     try:
-                        return await self._examined(path, body)
+                        return await self._examined(path, body, headers)
                     except Trouble as trouble:
                         wait_s = tries.wait_s(trouble, deadline - loop.time())
                         waits_for = trouble.waits_for
@@ -164,35 +176,44 @@ class Endpoint:
         """Return the names of the models that the endpoint lists; empty if it does not say."""
         try:
             async with asyncio.timeout(LIST_TIMEOUT_S):
-                async with self._http.get(f"{self.base_url}/models", allow_redirects=False) as response:
-                    body = bytearray()
-                    async for chunk in response.content.iter_any():
-                        body += chunk
-                        if len(body) > MAX_LIST_BYTES:
-                            return []
+                _, body = await self.get("/models", MAX_LIST_BYTES)
             listed = [model["id"] for model in _decode(body)["data"]]
             return [name for name in listed if isinstance(name, str)]
         except (aiohttp.ClientError, OSError, msgspec.DecodeError, UnicodeDecodeError, LookupError, TypeError):
             return []
 
+    async def get(self, path: str, max_bytes: int) -> tuple[int, bytes]:
+        """Return the status of an answer and its body, which is empty if it is longer than allowed.
+
+        Raises:
+            aiohttp.ClientError, OSError: there is none.
+        """
+        async with self._http.get(self.base_url + path, allow_redirects=False) as response:
+            body = bytearray()
+            async for chunk in response.content.iter_any():
+                body += chunk
+                if len(body) > max_bytes:
+                    return response.status, b""
+            return response.status, bytes(body)
+
     def waits(self) -> Counter[str]:
         """Return how many requests wait for their next try, or because others were refused, by the reason."""
         return self._waiting + Counter({self._refused: self.limit.held_back})
 
-    async def _examined(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    async def _examined(self, path: str, body: Mapping[str, Any], headers: Mapping[str, str] | None) -> dict[str, Any]:
         """Send a request, and again without each field that is refused and changes no reply."""
         while True:
             sent = self._left_out.sendable(path, body)
             try:
-                return await self._in_turn(path, sent)
+                return await self._in_turn(path, sent, headers)
             except Refused as refused:
                 if not self._left_out.learn(path, sent, refused):
                     raise
 
-    async def _in_turn(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+    async def _in_turn(self, path: str, body: Mapping[str, Any], headers: Mapping[str, str] | None) -> dict[str, Any]:
         async with self.limit.slot() as sent_in:
             try:
-                answer = await self._exchange(path, body)
+                answer = await self._exchange(path, body, headers)
             except Trouble as trouble:
                 if trouble.asked_too_often:
                     self._refused = trouble.waits_for
@@ -201,7 +222,7 @@ class Endpoint:
             self.limit.answered()
             return answer
 
-    async def _exchange(self, path: str, asked: Mapping[str, Any]) -> dict[str, Any]:
+    async def _exchange(self, path: str, asked: Mapping[str, Any], headers: Mapping[str, str] | None) -> dict[str, Any]:
         """Send a request once.
 
         Raises:
@@ -211,7 +232,7 @@ class Endpoint:
         url = self.base_url + path
         data = to_json(asked)
         try:
-            async with self._http.post(url, data=data, allow_redirects=False) as response:
+            async with self._http.post(url, data=data, headers=headers, allow_redirects=False) as response:
                 body = bytearray()
                 async for chunk in response.content.iter_any():
                     body += chunk

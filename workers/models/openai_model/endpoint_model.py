@@ -59,7 +59,14 @@ class EndpointOptions(gymq.WorkerOptions):
 
 # What an answer does not depend on.
 _NO_SETTINGS = frozenset(
-    {*gymq.WorkerOptions.model_fields, "cache", "cache_max_gb", "max_concurrent_requests", "num_concurrent_requests"}
+    {
+        *gymq.WorkerOptions.model_fields,
+        "cache",
+        "cache_max_gb",
+        "max_concurrent_requests",
+        "num_concurrent_requests",
+        "session_affinity_header",
+    }
 )
 
 _SCRIPT = frozenset({"simulated_solution", "simulated_mistake"})  # metadata for `simulated_model`
@@ -107,8 +114,12 @@ class EndpointModel(gymq.Model):
             return
         part = whole // of + (index < whole % of) if of else 0
         self._has_part = part > 0 or of == 0
+        self.set_limit(part)
+
+    def set_limit(self, most: int) -> None:
+        """Have at most so many requests on their way to one endpoint at a time."""
         for endpoint in self.endpoints():
-            endpoint.limit.set_most(part)
+            endpoint.limit.set_most(most)
 
     async def start(self) -> None:
         options = self.options

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from email.utils import parsedate_to_datetime
@@ -75,7 +75,12 @@ class Trouble(gymq.GymqError):
 class Tries:
     """The tries of one request."""
 
-    def __init__(self) -> None:
+    def __init__(self, leave_at: Container[Policy] = ()) -> None:
+        """
+        Args:
+            leave_at: the classes of trouble that end it at once, because someone else can take the request.
+        """
+        self._leave_at = leave_at
         self._failed: Counter[Policy] = Counter()
 
     def wait_s(self, trouble: Trouble, time_left_s: float) -> float:
@@ -85,6 +90,8 @@ class Tries:
             RolloutError: the tries are used up, or the next would come after the deadline.
         """
         policy = trouble.policy
+        if policy in self._leave_at:
+            raise _given_up(trouble, "left to another")
         self._failed[policy] += 1
         failed = self._failed[policy]
         if failed >= policy.tries:

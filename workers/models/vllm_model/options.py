@@ -7,15 +7,16 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 import pydantic
-from gymq.workers.models.openai_model.connection import ApiKey, Headers, check_url, request_headers, secrets_of
+from gymq.workers.models.openai_model.connection import ApiKey, HeaderName, Headers, request_headers, secrets_of
 from gymq.workers.models.openai_model.endpoint_model import EndpointOptions
 from gymq.workers.models.vllm_model.engine_form import FORMS, EngineForm
+from gymq.workers.models.vllm_model.engine_sources import check_source
 
 
 class VLLMOptions(EndpointOptions):
     """Where the engines are and how they want to be asked. Keys and header values are not shown in any text."""
 
-    base_url: list[str]  # one URL or several; each ends in /v1 as a rule
+    base_url: list[str]  # URLs that end in /v1 as a rule; dns+URL: each address of its host; file:PATH: one a line
     api_key: ApiKey
     model: str  # takes the place of the request's `model`
     return_token_id_information: bool  # token ids and log probs on the last output item
@@ -31,6 +32,7 @@ class VLLMOptions(EndpointOptions):
     extra_body: dict[str, Any] = pydantic.Field({})  # fields of the body that a request does not set itself
     sampling_overrides: dict[str, Any] = pydantic.Field({})  # fields of the body that nothing else changes
     default_headers: Headers = pydantic.Field({})
+    session_affinity_header: HeaderName | None = "X-Session-ID"  # names the session, for routers in front of engines
     audio_root: Path | None = None  # folder of the audio files that requests name
     use_completions_api: bool = False  # for base models
     render_chat_template: bool = False  # ask it for what a chat template makes of the messages
@@ -56,7 +58,7 @@ class VLLMOptions(EndpointOptions):
     def _check_urls(cls, urls: list[str]) -> list[str]:
         if not urls:
             raise ValueError("empty; expected a URL such as http://localhost:8000/v1, or several")
-        return [check_url(url) for url in urls]
+        return [check_source(url) for url in urls]
 
     @pydantic.model_validator(mode="after")
     def _check_together(self) -> Self:

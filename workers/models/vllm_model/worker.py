@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -106,6 +107,21 @@ class VLLMModel(EndpointModel):
 
     def endpoints(self) -> Iterable[Endpoint]:
         return self._backend.engines if isinstance(self._backend, Engines) else ()
+
+    def load(self) -> gymq.ModelLoad | None:
+        return self._backend.load() if isinstance(self._backend, Engines) else None
+
+    def waits(self) -> Counter[str]:
+        return super().waits() + (self._backend.waits() if isinstance(self._backend, Engines) else Counter())
+
+    def share(self, index: int, of: int) -> None:
+        if isinstance(self._backend, Engines):
+            self._backend.set_replicas(of)
+        super().share(index, of)
+
+    def set_limit(self, most: int) -> None:
+        if isinstance(self._backend, Engines):
+            self._backend.set_limit(most)
 
     def backend(self) -> Backend:
         """Return the engines that answer."""

@@ -54,13 +54,16 @@ def error(status: str, message: str, code: str | None = None, **headers: str) ->
 class MockServer:
     """Gives `answers` in order, the last one again and again; or asks `reply` for each answer.
 
-    `aside` answers what the script is not about, by None for other requests; those are not in `asked`.
+    `aside` answers what the script is not about, by None for other requests; those are not in `asked`. Nor are those
+    for `metrics`, the text at `metrics_path`.
     """
 
     def __init__(self) -> None:
         self.answers: list[Answer] = []
         self.reply: Callable[[Asked], Awaitable[Answer]] = self._next
         self.aside: Callable[[dict[str, Any]], dict[str, Any] | None] = lambda body: None
+        self.metrics = ""
+        self.metrics_path = "/metrics"
         self.asked: list[Asked] = []
         self.in_flight = 0
         self.most_in_flight = 0
@@ -88,17 +91,22 @@ class MockServer:
         try:
             while True:
                 asked = await _read(reader)
+                if asked.target.endswith("/metrics"):
+                    has_metrics = self.metrics and asked.target == self.metrics_path
+                    answer = Answer(self.metrics.encode()) if has_metrics else Answer(status="404 Not Found")
+                    writer.write(answer.encoded())
+                    continue
                 if (reply := self.aside(asked.body)) is not None:
                     writer.write(as_json(reply).encoded())
                     continue
                 self.asked.append(asked)
-                answer = await self._answer(asked, reader)
-                if answer is None:
+                told = await self._answer(asked, reader)
+                if told is None:
                     self.hung_up.set()
                     return
-                writer.write(answer.encoded())
+                writer.write(told.encoded())
                 await writer.drain()
-                if answer.promised:
+                if told.promised:
                     return
         except (asyncio.IncompleteReadError, ConnectionError):
             return
@@ -128,7 +136,7 @@ async def _read(reader: asyncio.StreamReader) -> Asked:
     request_line, *lines = head.rstrip().split("\r\n")
     headers = {name.lower(): value for name, value in (line.split(": ", 1) for line in lines)}
     body = await reader.readexactly(int(headers.get("content-length", 0)))
-    return Asked(request_line.split(" ")[1], headers, json.loads(body))
+    return Asked(request_line.split(" ")[1], headers, json.loads(body or b"{}"))
 
 
 @asynccontextmanager

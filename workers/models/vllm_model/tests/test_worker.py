@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from gymq.workers.models.openai_model.tests.mock_server import Answer, Asked, MockServer, as_json, error
 from gymq.workers.models.openai_model.tests.replies import completion, response
-from gymq.workers.models.vllm_model.ring import Ring
 from gymq.workers.models.vllm_model.tests.conftest import KEY, Start, ask, ask_chat, failure
 
 import gymq
@@ -436,53 +435,6 @@ async def test_the_calls_of_a_session_and_of_its_next_attempt_go_to_one_engine(
         for judge in range(40):
             await ask(worker, session=f"other/{judge}/0")
         assert min(len(server.asked), len(other.asked)) > 0
-
-
-@pytest.mark.usefixtures("waits")
-async def test_a_dead_engine_is_left_alone_and_its_sessions_go_to_another(start: Start, server: MockServer) -> None:
-    server.answers = [as_json(completion("Hello"))]
-    async with MockServer() as dead:
-        dead_url = dead.url
-    worker = await start(base_url=[dead_url, server.url])
-    replies = [await ask(worker, session=f"other/{number}/0") for number in range(20)]
-    assert [reply["status"] for reply in replies] == ["completed"] * 20
-    assert len(server.asked) == 20
-
-
-@pytest.mark.usefixtures("waits")
-async def test_if_no_engine_can_be_reached_the_rollout_may_be_tried_again(start: Start) -> None:
-    async with MockServer() as one, MockServer() as two:
-        urls = [one.url, two.url]
-    found = await failure(await start(base_url=urls))
-    assert (found.failure_class, found.retryable) == (gymq.FailureClass.MODEL_FAILED, True)
-    assert "cannot connect" in found.message
-
-
-@pytest.mark.usefixtures("waits")
-async def test_an_engine_that_fails_is_not_replaced_by_another(start: Start, server: MockServer) -> None:
-    async with MockServer() as other:
-        for engine in (server, other):
-            engine.answers = [as_json({"message": "oops"}, "500 Internal Server Error")]
-        await failure(await start(base_url=[server.url, other.url]))
-        assert {len(server.asked), len(other.asked)} == {0, 3}
-
-
-@pytest.mark.usefixtures("waits")
-async def test_an_engine_that_comes_back_gets_its_sessions_back(
-    start: Start, server: MockServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("gymq.workers.models.vllm_model.ring.FIRST_PAUSE_S", 0.0)
-    async with MockServer() as home:
-        for engine in (home, server):
-            engine.answers = [as_json(completion("Hello"))]
-    worker = await start(base_url=[home.url, server.url])
-    session = next(f"other/{number}/0" for number in range(100) if Ring(2).home(f"other/{number}/0") == 0)
-    await ask(worker, session=session)
-    assert (len(home.asked), len(server.asked)) == (0, 1)
-    async with await asyncio.start_server(home._serve, "127.0.0.1", home.port):
-        await ask(worker, session=session)
-        await ask(worker, session=session)
-    assert (len(home.asked), len(server.asked)) == (2, 1)
 
 
 async def test_the_key_is_in_no_message(start: Start, server: MockServer) -> None:
