@@ -9,6 +9,7 @@
 # make coverage TESTS=tests/cli   lines and branches that tests run, in worker processes too
 # make site   the documents as a site, in site/
 # make chaos SEEDS=50 FIRST_SEED=1   processes killed and frozen while thousands of rollouts run
+# make chaos-trainings   the same while trainers train, with the loop of each adapter; 20 seeds (in .venv-generators)
 # make bench-floor   CPU per rollout next to bare nats-py, as ratios
 # make bench-long    the cost of a turn in conversations of 5 to 200 turns
 # make wheel-test   the wheel, installed far from the checkout, with each Python from 3.11 to 3.13 that is here
@@ -27,7 +28,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help check lowest nightly nightly-vllm test-harnesses test-hubs site coverage golden lock wheel-test test-vllm test-trainers test-verifiers test-generators test-art test-harbor demo-vllm train-tiny bench-vllm demo test lint unit chaos bench bench-floor bench-long clean
+.PHONY: help check lowest nightly nightly-vllm test-harnesses test-hubs site coverage golden lock wheel-test test-vllm test-trainers test-verifiers test-generators test-art test-harbor demo-vllm train-tiny bench-vllm demo test lint unit chaos chaos-trainings bench bench-floor bench-long clean
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -271,6 +272,9 @@ $(VENV_GENERATORS)/installed: tests/trainer/requirements-generators.txt $(VENV_V
 		print("import typing, typing_extensions; typing.TypedDict = typing_extensions.TypedDict")' \
 		> $$($(VENV_GENERATORS)/bin/python -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/_vllm.pth
 	@touch $@
+
+chaos-trainings: $(VENV)/installed-dev $(VENV_GENERATORS)/installed
+	GYMQ_GENERATORS_PYTHON=$(abspath $(VENV_GENERATORS))/bin/python $(BIN)/python -m tests.chaos.trainings
 
 test-generators: $(VENV_GENERATORS)/installed
 	GYMQ_REQUIRE_SKYRL=1 $(VENV_GENERATORS)/bin/python -m pytest -W default tests/trainer/test_skyrl.py tests/trainer/test_verl.py

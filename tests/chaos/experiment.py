@@ -113,7 +113,7 @@ async def run(
             scenario.seed, lambda role: _pids(role, cluster, collector, folder), FAULT_EVERY_S * scenario.slowness
         )
         started = time.monotonic()
-        async with asyncio.timeout(DEADLINE_S * scenario.slowness), _done(injector):
+        async with asyncio.timeout(DEADLINE_S * scenario.slowness), done(injector):
             await collector.run()
         seconds = time.monotonic() - started
         manifest = RunFiles(output).read_manifest()
@@ -153,7 +153,7 @@ class NoFaults:
 
 
 @asynccontextmanager
-async def _done(injector: Injector) -> AsyncIterator[None]:
+async def done(injector: Injector) -> AsyncIterator[None]:
     working = asyncio.create_task(injector.run())
     try:
         yield
