@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import math
 import reprlib
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -187,6 +187,7 @@ class PendingGroup:
     _ends: dict[int, tuple[int, Sample | SampleFailed]] = field(default_factory=dict)  # by rollout, with the sequence
     _num_stale: int = 0  # failures that were samples
     _is_refilled: bool = False
+    _last_stored: int = -1  # rollout index
 
     @property
     def task_index(self) -> int:
@@ -245,8 +246,9 @@ class PendingGroup:
         for sequence, outcome in stored:
             self.read_to = sequence
             index = outcome.rollout_index
+            self._last_stored = max(self._last_stored, index)
             if index >= len(self.rows):
-                continue  # a larger group was asked for at another time
+                continue  # a larger group was asked for, or this one was refilled, at another time
             if index in self._ends and self._ends[index][0] == sequence:
                 continue  # read again, since rows were added
             self._ends[index] = (sequence, self._end_of(outcome))
@@ -287,6 +289,20 @@ class PendingGroup:
             return False
         self._is_refilled = True
         self.add_rows(missing)
+        return True
+
+    def take_up_refill(self, queued: Iterable[int]) -> bool:
+        """Expect what was added at another time in place of failures, which are not tried again then.
+
+        Args:
+            queued: indices of the rollouts that are in the queue.
+        """
+        count = max((self._last_stored, *queued)) + 1 - len(self.rows)
+        if count < 1 or not self._retryable:
+            return False
+        self._is_refilled = True
+        self._retryable.clear()
+        self.add_rows(count)
         return True
 
     def to_submit(self) -> Iterator[tuple[MaterialisedRow, int | None]]:

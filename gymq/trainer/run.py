@@ -338,6 +338,8 @@ class TrainingRun:
             while num_stale := await self._exclude_stale(pending, settings.max_staleness):
                 pending.add_rows(num_stale)
                 await self._read(pending)
+            if pending.take_up_refill(self._queued.get(index, {})):
+                await self._read(pending)
             await self._roll_out(pending, settings)
             if settings.on_failed_group == "refill" and pending.refill():
                 await self._read(pending)

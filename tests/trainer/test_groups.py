@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import gymq
 from gymq.bus import Bus, streams
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cluster.server import EmbeddedServer
@@ -269,6 +270,46 @@ async def test_a_failure_that_may_pass_is_tried_again_when_it_is_asked_for_again
     (group,) = await collected(training.run_rollouts(examples(1)))
     assert group.is_complete
     assert not group.failures
+
+
+class FailsFirst(Grader):
+    """Fails the first rollout, and holds the third, which takes its place."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.num_verified = 0
+        self.may_end = asyncio.Event()
+
+    async def verify(self, request: gymq.VerifyRequest[gymq.Row]) -> gymq.Verdict:
+        self.num_verified += 1
+        if self.num_verified == 1:
+            raise gymq.RolloutError(gymq.FailureClass.VERIFIER_FAILED, "not now", retryable=True)
+        if self.num_verified == 3:
+            await self.may_end.wait()
+        return gymq.Verdict(1.0)
+
+
+async def test_a_failure_that_a_refill_took_the_place_of_is_not_tried_again(
+    training: TrainingRun, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Retry, "pause_s", lambda *_, **__: None)  # agents give up at once
+    verifier = FailsFirst()
+    await world.add_resources("failing", verifier)
+    await world.add_agent("player", "failing", max_concurrency=1)
+    rows, group = [world.row(agent="player", _ng_task_index=0)], {"num_samples": 2, "on_failed_group": "refill"}
+    training.run_rollouts(rows, **group)
+    await until(lambda: verifier.num_verified == 3)
+    await training.close()
+    again = await TrainingRun.connect(world.url, training.run)
+    try:
+        batch = again.run_rollouts(rows, **group)
+        verifier.may_end.set()
+        (of_queue,) = await collected(batch)
+        (of_store,) = await collected(again.run_rollouts(rows, **group))
+    finally:
+        await again.close()
+    assert len(of_queue.samples) == len(of_store.samples) == 2
+    assert verifier.num_verified == 3
 
 
 @pytest.mark.parametrize(("temperature", "num_samples"), [(0.7, 0), (1.0, 1)])
