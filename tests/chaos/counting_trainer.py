@@ -87,7 +87,7 @@ def trl(given: Given) -> None:
         processing_class=SimpleNamespace(eos_token_id=0),
     )
     with SyncTrainingRun(given.nats, given.run) as run:
-        rollouts = TRLRollouts(run, given.rows, max_staleness=MAX_STALENESS)
+        rollouts = TRLRollouts(run, given.rows, max_staleness=MAX_STALENESS, on_failed_group="refill")
         for step, rows in given.steps_left():
             trainer.state.global_step = step
             push(run, step)

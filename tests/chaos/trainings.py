@@ -36,9 +36,10 @@ from .fault_injector import FaultInjector
 from .scenario import REPEATS, WORKERS, Scenario
 
 ROOT = Path(__file__).parents[2]
-STEPS = 12
+STEPS = 10
 TURNS = 6
-FAULT_EVERY_S = 1.0
+FAULT_EVERY_S = 1.0  # at most, and after so many model calls: a slow machine meets no more of them than a fast one
+CALLS_BETWEEN_FAULTS = 60
 DEADLINE_S = 900.0  # of a seed; beyond it something is wedged
 MOST_WASTE = 0.01
 
@@ -142,7 +143,7 @@ async def train(seed: int, loop: str, folder: Path) -> tuple[Trained, Counter[st
     scenario.write(folder / "rows.jsonl")
     async with Cluster(_instances(log), folder=folder, ack_wait_s=ACK_WAIT_S, drain_s=5.0) as cluster:
         trainer = _Trainer(loop, cluster.url, folder)
-        injector = FaultInjector(seed, lambda role: _pids(role, cluster, trainer, folder), FAULT_EVERY_S)
+        injector = FaultInjector(seed, _Victims(cluster, trainer, folder), FAULT_EVERY_S)
         async with asyncio.timeout(DEADLINE_S), done(injector):
             await trainer.run()
         bus = await Bus.connect(cluster.url, role="test", name="chaos")
@@ -151,7 +152,6 @@ async def train(seed: int, loop: str, folder: Path) -> tuple[Trained, Counter[st
         finally:
             await bus.close()
     num_verified = sum(isinstance(outcome, VerifiedRollout) for outcome in outcomes)
-    lines = [line for path in log.glob("model-*") for line in path.read_text().splitlines()]
     left = Trained(
         loop,
         needed=STEPS * GROUPS * SAMPLES,
@@ -159,14 +159,14 @@ async def train(seed: int, loop: str, folder: Path) -> tuple[Trained, Counter[st
         failed=len(outcomes) - num_verified,
         wrong=trainer.num_wrong(scenario),
         starts=trainer.starts,
-        calls=sum(" begin " in line for line in lines),
+        calls=_num_calls(folder),
         needed_calls=sum(len(row["values"]) + 1 for row in scenario.rows()) * SAMPLES,
     )
     return left, injector.counts()
 
 
 def _scenario(seed: int) -> Scenario:
-    """A third of the rows has one turn; a tenth of the others cannot replay their session."""
+    """A third of the rows has one turn; half of the others cannot replay their session."""
     num_rows = STEPS * GROUPS
     single = num_rows // 3
     return Scenario(seed, single=single * REPEATS, stateful=(num_rows - single) * REPEATS, turns=TURNS)
@@ -193,15 +193,37 @@ def _agent(name: str, resources: str, **options: int) -> Instance:
     return Instance(name, "agents", "simple_agent", references | options)
 
 
-def _pids(role: str, cluster: Cluster, trainer: _Trainer, folder: Path) -> list[int]:
-    """The processes of a role, as soon as the trainer trains; it is what collects here."""
-    if role == "collector" or not trainer.pids:
-        return trainer.pids
-    if role == "nats":
-        record = Store(folder / "jetstream").read_record()
-        return [record.pid] if record is not None else []
-    children = [child for child in cluster.children if isinstance(child, Child) and child.spec.role == role]
-    return [child.process.pid for child in children if child.process is not None and child.process.returncode is None]
+class _Victims:
+    """The processes of a role, if there was progress since the last fault. The trainer is what collects here."""
+
+    def __init__(self, cluster: Cluster, trainer: _Trainer, folder: Path) -> None:
+        self._cluster = cluster
+        self._trainer = trainer
+        self._folder = folder
+        self._num_calls = 0  # when a process was hit last
+
+    def __call__(self, role: str) -> list[int]:
+        num_calls = _num_calls(self._folder)
+        if num_calls < self._num_calls + CALLS_BETWEEN_FAULTS:
+            return []
+        pids = self._pids(role)
+        self._num_calls = num_calls if pids else self._num_calls
+        return pids
+
+    def _pids(self, role: str) -> list[int]:
+        if role == "collector":
+            return self._trainer.pids
+        if role == "nats":
+            record = Store(self._folder / "jetstream").read_record()
+            return [record.pid] if record is not None else []
+        children = [child for child in self._cluster.children if isinstance(child, Child) and child.spec.role == role]
+        processes = [child.process for child in children if child.process is not None]
+        return [process.pid for process in processes if process.returncode is None]
+
+
+def _num_calls(folder: Path) -> int:
+    """Calls of the model so far."""
+    return sum(path.read_text().count(" begin ") for path in (folder / "effects").glob("model-*"))
 
 
 def main() -> int:
