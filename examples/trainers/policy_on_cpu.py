@@ -20,6 +20,7 @@ from safetensors.torch import save
 from transformers import AutoModelForCausalLM
 
 from gymq.redaction import redact
+from gymq.trainer import read_rows
 
 EXAMPLES = Path(__file__).parents[1]
 POLICY = EXAMPLES / "tiny_policy" / "checkpoint"
@@ -83,7 +84,7 @@ class Rewards:
 
 def tasks() -> list[dict[str, Any]]:
     """Return the rows to train on; the order is always the same."""
-    rows = [json.loads(line) for line in ROWS.read_text(encoding="utf-8").splitlines()]
+    rows = read_rows(ROWS)
     random.Random(0).shuffle(rows)
     return rows
 

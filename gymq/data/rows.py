@@ -32,6 +32,7 @@ FAILURE_FIELDS = frozenset(
 RESULT_FIELDS = FAILURE_FIELDS | JUDGE_FIELDS | {"response", "reward"}
 """Fields of a line of results in addition to those of its row and verifier, the indices and the attempt."""
 ROW_NUMBER = "_rowidx"  # position in the list of a caller; differs between calls
+SOURCE = "_ng_source"  # file and line that a row was read from, for messages; differs if the file moves
 
 T = TypeVar("T")
 
@@ -157,7 +158,7 @@ def digest_of(row: Mapping[str, msgspec.Raw]) -> str:
 
     A row that is stored has the tools of its environment where the row that was submitted left them out.
     """
-    fields: dict[str, Any] = {name: value for name, value in row.items() if name != ROW_NUMBER}
+    fields: dict[str, Any] = {name: value for name, value in row.items() if name not in (ROW_NUMBER, SOURCE)}
     with suppress(msgspec.ValidationError):  # A value of another type has no tools.
         params = msgspec.json.decode(fields.get(PARAMS, b"{}"), type=dict[str, msgspec.Raw])
         fields[PARAMS] = {name: value for name, value in params.items() if name != "tools"}

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gymq.data.records import Record
+from gymq.trainer.examples import called
 from gymq.trainer.groups import Group, Row, Sample
 
 _ASKED = {"role": "user", "content": ""}
@@ -30,7 +31,11 @@ def trajectory_group(group: Group, model: str) -> Row:
     Raises:
         NotTrainable: a sample has no tokens.
     """
-    failures = [{"type": failed.failure_class, "message": failed.message, "traceback": ""} for failed in group.failures]
+    row = called("the row", group.example)
+    failures = [
+        {"type": failed.failure_class, "message": f"{row}: {failed.message}", "traceback": ""}
+        for failed in group.failures
+    ]
     trajectories = [_trajectory(sample, model) for sample in group.samples]
     return {"trajectories": trajectories, "exceptions": failures, "metadata": {"task_index": group.task_index}}
 

@@ -170,7 +170,7 @@ class EnvServer:
             elif caller in self._cancelled:
                 raise TrainerError("cancelled")
             else:
-                head = failed_episode(task, group.failures[0])
+                head = failed_episode(task, group)
             answer = {"success": True, "error": None, "head": head, "traces": traces}
         except GymqError as error:
             answer = _refusal(error)

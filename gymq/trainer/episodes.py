@@ -9,12 +9,11 @@ from typing import Any
 
 import msgspec
 
-from gymq.data.jsonl import parse_object
 from gymq.data.rows import PARAMS
-from gymq.data.short_rows import whole_row
 from gymq.protocol.messages import FailureClass
 from gymq.runs.foreign.verifiers_traces import episode_of, trace_of
-from gymq.trainer.groups import Row, Sample, SampleFailed, TrainerError
+from gymq.trainer.examples import called, row_of_text
+from gymq.trainer.groups import Group, Row, Sample
 from gymq.trainer.sampling_params import with_sampling
 
 _OPENED = ("version", "id", "verifiers", "task")  # fields of a trace that are sent once, before all others
@@ -41,21 +40,20 @@ def row_of(request: RunRequest) -> Row:
     """Return the row of a request, with its sampling parameters.
 
     Raises:
-        TrainerError, JsonlError, RowError, msgspec.MsgspecError: there is none.
+        TrainerError: there is none.
     """
-    text = request.task_data.get("row")
-    if not isinstance(text, str):
-        raise TrainerError("task_data.row must be the text of a row, as the taskset gymq_rows sends it")
-    row: Row = dict(parse_object(whole_row(text.encode())))
-    params = with_sampling(msgspec.json.decode(row[PARAMS], type=dict[str, Any]), request.sampling)
+    row = row_of_text(request.task_data.get("row"), "task_data of the taskset gymq_rows")
+    params = with_sampling(row[PARAMS], request.sampling)
     instructions = request.task_data.get("system_prompt")  # of prime-rl's configuration
     row[PARAMS] = params if instructions is None else params | {"instructions": instructions}
     return row
 
 
-def failed_episode(task: Row, failed: SampleFailed) -> Row:
-    """Return an episode that failed: an error, and neither a trace nor a reward."""
-    error = {"type": failed.failure_class, "message": failed.message, "status_code": failed.status}
+def failed_episode(task: Row, group: Group) -> Row:
+    """Return an episode that failed: an error that names the row, and neither a trace nor a reward."""
+    failed = group.failures[0]
+    message = f"{called('the row', group.example)}: {failed.message}"
+    error = {"type": failed.failure_class, "message": message, "status_code": failed.status}
     is_timeout = failed.failure_class == FailureClass.DEADLINE_EXCEEDED
     return episode_of(task) | {"ok": False, "errors": [error], "is_timeout": is_timeout}
 

@@ -9,33 +9,26 @@ import reprlib
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
-import pydantic
 from msgspec.structs import replace
 
-from gymq.authoring import first_problem
 from gymq.bus.loop_thread import LoopThread
 from gymq.data.failure_status import StatusError, status_error
-from gymq.data.jsonl import JsonlText, parse_object
-from gymq.data.materialise import Materialisation, MaterialiseOptions
+from gymq.data.jsonl import parse_object
 from gymq.data.records import Record
-from gymq.data.rows import PARAMS, ROLLOUT_INDEX, TASK_INDEX, MaterialisedRow, RowError, digest_of
-from gymq.data.short_rows import whole_row
+from gymq.data.rows import ROLLOUT_INDEX, TASK_INDEX, MaterialisedRow, digest_of
 from gymq.data.trainer_results import result_fields, with_lists
 from gymq.errors import GymqError
 from gymq.protocol.messages import FailureClass, Outcome, VerifiedRollout
 from gymq.protocol.tokens import GENERATION_FIELD
+from gymq.trainer.examples import Row as Row
+from gymq.trainer.examples import TrainerError as TrainerError
+from gymq.trainer.examples import called
 
-Row = dict[str, Any]
 OnUntrainable = Literal["error", "allow"]
 OnFailedGroup = Literal["mask", "refill", "raise"]
-SHOWN_PROMPT = 60  # characters of a prompt, in messages
-
-
-class TrainerError(GymqError):
-    """A trainer's request that cannot be fulfilled; one sentence."""
 
 
 @dataclass(frozen=True)
@@ -154,18 +147,10 @@ class Group:
         return max(map(updates_since, first), default=0)
 
     def why_incomplete(self) -> str:
-        """Return the row, by its prompt, and why samples of it are missing, for messages."""
+        """Return the row, by its place and prompt, and why samples of it are missing, for messages."""
         reasons = "; ".join(sorted({failure.message for failure in self.failures})) or "it was cut"
         counts = f"{len(self.samples)} of {self.num_samples} samples"
-        return f"task {self.task_index} ({_prompt_of(self.example)}) has {counts}: {reasons}"
-
-
-def _prompt_of(example: Row) -> str:
-    """Return the beginning of the last thing that a row asks the model."""
-    asked = msgspec.json.decode(whole_row(msgspec.json.encode(example)))[PARAMS].get("input")
-    last = asked[-1].get("content") if isinstance(asked, list) and asked else asked
-    text = " ".join((last if isinstance(last, str) else msgspec.json.encode(last).decode()).split())
-    return repr(text if len(text) <= SHOWN_PROMPT else f"{text[:SHOWN_PROMPT]}...")
+        return f"{called(f'task {self.task_index}', self.example)} has {counts}: {reasons}"
 
 
 @dataclass
@@ -365,8 +350,8 @@ class PendingGroup:
         is_readable = isinstance(outcome, VerifiedRollout) or outcome.failure_class is not FailureClass.NOT_STORABLE
         if is_readable and outcome.row != row and digest_of(parse_object(outcome.row)) != digest_of(parse_object(row)):
             raise TrainerError(
-                f"task {self.task_index} of run {outcome.run} is stored with another row: give a new row a new "
-                f"`{TASK_INDEX}`, or the run a new name"
+                f"{called(f'task {self.task_index} of run {outcome.run}', self.example)} is stored with another row: "
+                f"give a new row a new `{TASK_INDEX}`, or the run a new name"
             )
         try:
             if not isinstance(outcome, VerifiedRollout):
@@ -431,30 +416,3 @@ class Batch:
                 pending.cut()
 
         cut() if self._thread is None else self._thread.do(cut)
-
-
-def rows_of_groups(examples: Sequence[Row], size: int, agent: str | None) -> list[list[MaterialisedRow]]:
-    """Return the rows of each example's rollouts.
-
-    Raises:
-        RowError: examples cannot be used; the message says which and why.
-        TrainerError: the options do not fit.
-    """
-    for number, example in enumerate(examples, 1):
-        if not isinstance(example, dict) or TASK_INDEX not in example:
-            raise RowError(f"examples:{number}: expected an object with a `{TASK_INDEX}`, which identifies the group")
-    try:
-        options = MaterialiseOptions(agent_name=agent, num_repeats=size)
-        text = b"\n".join(msgspec.json.encode(example) for example in examples)
-    except pydantic.ValidationError as error:
-        raise TrainerError(first_problem(error)) from None
-    except (TypeError, ValueError, RecursionError) as error:
-        raise RowError(f"an example has no JSON form: {error}") from None
-    groups: dict[int, list[MaterialisedRow]] = {}
-    with Materialisation(options) as made:
-        for row in made.rows(JsonlText("examples", text)):
-            group = groups.setdefault(row.task_index, [])
-            if group and group[0].line_number != row.line_number:
-                raise RowError(f"examples:{row.line_number}: `{TASK_INDEX}` {row.task_index} occurs twice")
-            group.append(row)
-    return list(groups.values())

@@ -37,6 +37,7 @@ from gymq.protocol.subjects import RolloutId, TaskQueueName
 from gymq.trainer.batch_options import BatchOptions
 from gymq.trainer.batches import Batches
 from gymq.trainer.evaluating import Evaluations
+from gymq.trainer.examples import rows_of_groups
 from gymq.trainer.groups import (
     Batch,
     Group,
@@ -45,7 +46,6 @@ from gymq.trainer.groups import (
     PendingGroup,
     Row,
     TrainerError,
-    rows_of_groups,
 )
 from gymq.trainer.training_batch import TrainingBatch
 

@@ -6,7 +6,6 @@ updates its engines itself; the model of the cluster forwards to them.
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Mapping, Sequence
 from itertools import groupby
@@ -14,8 +13,8 @@ from typing import Any
 
 from gymq.data.records import Record
 from gymq.data.rows import PARAMS, TASK_INDEX
-from gymq.data.short_rows import whole_row
 from gymq.trainer.adapting import Steps, place_index, records_of, warn_if_dropped
+from gymq.trainer.examples import row_of_text
 from gymq.trainer.groups import Group, Row, TrainerError
 from gymq.trainer.run import TrainingRun
 from gymq.trainer.sampling_params import refuse_unknown, with_sampling
@@ -122,11 +121,8 @@ def _output(records: Sequence[Record], trajectory_ids: Any) -> dict[str, Any]:
 
 def _row(extra: Any, sampling: Row, position: int) -> Row:
     """Return the row of a prompt, with SkyRL's sampling parameters."""
-    try:
-        row = json.loads(whole_row(extra["row"].encode()))
-        return {**row, PARAMS: with_sampling(dict(row[PARAMS]), sampling)}
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise TrainerError(f"env_extras[{position}]: `row` is not a row as JSON text: {error}") from None
+    row = row_of_text(extra.get("row") if isinstance(extra, Mapping) else None, f"env_extras[{position}]")
+    return {**row, PARAMS: with_sampling(row[PARAMS], sampling)}
 
 
 def _known(sampling: Mapping[str, Any]) -> Row:

@@ -25,6 +25,7 @@ from gymq.protocol.messages import FailureClass
 from gymq.runs.local_verifiers import Verifiers, verify_again
 from gymq.testing import reply
 from gymq.trainer.adapting import place_index, warn_if_dropped
+from gymq.trainer.examples import called
 from gymq.trainer.groups import Group, Row, TrainerError
 from gymq.trainer.sampling_params import refuse_unknown, with_sampling
 from gymq.trainer.sync import SyncTrainingRun
@@ -56,9 +57,8 @@ class TRLRollouts:
         self._step, self._calls = -1, 0  # calls in this step
         for row in rows:
             whole = msgspec.json.decode(whole_row(msgspec.json.encode(row)))
-            asked = whole[PARAMS]["input"]
-            if self._rows.setdefault(_key(asked), whole) is not whole:
-                raise TrainerError(f"two rows have the prompt {asked!r}, which TRL distinguishes them by")
+            if (other := self._rows.setdefault(_key(whole[PARAMS]["input"]), whole)) is not whole:
+                raise TrainerError(f"{called('a row', other)} and {called('another', whole)}: two rows have the prompt")
 
     def __call__(self, prompts: Sequence[Any], trainer: Any) -> dict[str, list[Any]]:
         """Return the fields that TRL needs, a value for each prompt. A failed sample is masked and has no reward.

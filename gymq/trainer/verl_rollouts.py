@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from gymq.data.rows import PARAMS, TASK_INDEX
-from gymq.data.short_rows import whole_row
+from gymq.data.rows import PARAMS, SOURCE, TASK_INDEX
 from gymq.trainer.adapting import Steps, place_index
+from gymq.trainer.examples import row_of_text
 from gymq.trainer.groups import Group, Row, TrainerError
 from gymq.trainer.run import TrainingRun
 from gymq.trainer.sampling_params import with_sampling
@@ -46,7 +46,7 @@ class VerlRollouts:
         self._training: TrainingRun | None = None
         self._connecting = asyncio.Lock()
         self._step: Any = None
-        self._seen: Counter[str] = Counter()  # rows of the step
+        self._seen: Counter[bytes] = Counter()  # rows of the step
 
     async def begin(self, step: int, *, validate: bool) -> None:
         """Announce the weights of a step, in one process; verl validates with those that a step ends with."""
@@ -63,16 +63,14 @@ class VerlRollouts:
         Raises:
             TrainerError, RowError, BusError: as `TrainingRun.run_rollouts` does.
         """
-        try:
-            whole = msgspec.json.decode(whole_row(row.encode()))
-            params = with_sampling(dict(whole[PARAMS]), self._sampling(validate, is_greedy))
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise TrainerError(f"the data set needs the column `row`, a row as JSON text: {error}") from None
+        whole = row_of_text(row, f"a prompt of step {step}")
+        text = msgspec.json.encode({name: value for name, value in whole.items() if name != SOURCE})
+        params = with_sampling(whole[PARAMS], self._sampling(validate, is_greedy))
         if self._step != (step, validate):
             self._step = step, validate
             self._seen.clear()
-        index = place_index("validate" if validate else "train", step, self._seen[row], is_greedy, row)
-        self._seen[row] += 1
+        index = place_index("validate" if validate else "train", step, self._seen[text], is_greedy, text)
+        self._seen[text] += 1
         example = whole | {PARAMS: params, TASK_INDEX: index}
         batch = (await self._run()).run_rollouts([example], num_samples=size, urgent=validate, **self._options)
         (group,) = [group async for group in batch]

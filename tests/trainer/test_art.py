@@ -11,6 +11,7 @@ import pytest
 
 from gymq.trainer import TrainingRun
 from gymq.trainer.art import trajectory_group
+from gymq.trainer.examples import place_of
 from gymq.trainer.groups import Group
 from tests.bridge.engine import Body, say
 from tests.bridge.environments import Counter
@@ -59,7 +60,8 @@ async def test_art_reads_the_tokens_log_probs_and_rewards_that_are_stored(groups
     assert [len(group.samples) for group in groups] == [2, 2, 0, 2, 2]
     for group, found in zip(groups, read, strict=True):
         assert found["rewards"] == group.rewards
-        assert found["exceptions"] == [[one.failure_class, one.message] for one in group.failures]
+        named = [[one.failure_class, f"the row ({place_of(group.example)}): {one.message}"] for one in group.failures]
+        assert found["exceptions"] == named
         for sample, histories in zip(group.samples, found["histories"], strict=True):
             records = sample.records()
             assert len(histories) == len(records)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import re
 import signal
 import sys
 from collections.abc import AsyncIterator
@@ -511,10 +512,13 @@ async def test_examples_of_an_iterator_are_rolled_out(training: TrainingRun, exa
 @pytest.mark.parametrize(
     ("spoil", "message"),
     [
-        (lambda rows: rows[1].pop("_ng_task_index"), "examples:2: expected an object with a `_ng_task_index`"),
+        (
+            lambda rows: rows[1].pop("_ng_task_index"),
+            "('say 1'): expected an object with a `_ng_task_index`",
+        ),
         (lambda rows: rows[1].update(_ng_task_index=0), "`_ng_task_index` 0 occurs twice"),
-        (lambda rows: rows[1].update(_ng_task_index=-1), "examples:2: `_ng_task_index` is not a task index"),
-        (lambda rows: rows[1].pop("agent_ref"), "examples:2: the row names no agent"),
+        (lambda rows: rows[1].update(_ng_task_index=-1), "examples:2 ('say 1'): `_ng_task_index` is not a task index"),
+        (lambda rows: rows[1].pop("agent_ref"), "examples:2 ('say 1'): the row names no agent"),
         (lambda rows: rows[1].pop("responses_create_params"), "examples:2: the row has no prompt"),
         (lambda rows: rows[1].update(x=object()), "no JSON form"),
         (lambda rows: rows.append(3), "examples:3: expected an object"),
@@ -525,7 +529,7 @@ async def test_examples_that_cannot_be_used_are_named_before_anything_is_asked_f
 ) -> None:
     rows = examples(2)
     spoil(rows)
-    with pytest.raises(RowError, match=message):
+    with pytest.raises(RowError, match=re.escape(message)):
         training.run_rollouts(rows)
     assert not world.engine.requests
 

@@ -260,12 +260,12 @@ def test_rows_with_images_or_videos_are_completed_by_nemo_rl(nemo_rl: types.Simp
 def test_a_failure_is_of_the_class_by_which_nemo_rl_decides(
     nemo_rl: types.SimpleNamespace, status: int, expected: str
 ) -> None:
-    error = failure(SampleFailed(0, "judge_failed", "no judge", status))
-    assert (type(error).__name__, str(error)) == (expected, "judge_failed: no judge")
+    error = failure("row 3", SampleFailed(0, "judge_failed", "no judge", status))
+    assert (type(error).__name__, str(error)) == (expected, "judge_failed: row 3: no judge")
 
 
 def test_a_failure_without_nemo_rl_has_its_status() -> None:
-    error = failure(SampleFailed(0, "judge_failed", "no judge", 500))
+    error = failure("row 3", SampleFailed(0, "judge_failed", "no judge", 500))
     assert isinstance(error, RowFailed)
     assert error.status == 500
 

@@ -34,9 +34,9 @@ class GymqRows(vf.Taskset[GymqTask, GymqRowsConfig]):
         with self.config.rows.open(encoding="utf-8") as file:
             for number, line in enumerate(file, 1):
                 if line.strip():
-                    yield GymqTask(GymqRow(row=self._with_agent(line.strip(), number)), self.config.task)
+                    yield GymqTask(GymqRow(row=self._complete(line.strip(), number)), self.config.task)
 
-    def _with_agent(self, line: str, number: int) -> str:
+    def _complete(self, line: str, number: int) -> str:
         where = f"{self.config.rows}:{number}"
         try:
             row = json.loads(line)
@@ -44,6 +44,7 @@ class GymqRows(vf.Taskset[GymqTask, GymqRowsConfig]):
             raise ValueError(f"{where}: the line is not valid JSON: {error}") from None
         if not isinstance(row, dict):
             raise ValueError(f"{where}: the line is JSON, but not an object")
+        line = f'{line[:-1]}, "_ng_source": {json.dumps(where)}}}'
         if "agent_ref" in row:
             return line
         if self.config.agent is None:

@@ -24,7 +24,7 @@ from gymq.config import load
 from gymq.config.process_settings import process_variables
 from gymq.data.rows import AGENT_REF, ROW_NUMBER, TASK_INDEX
 from gymq.protocol.instances import SERVER_TYPE_OF
-from gymq.trainer.groups import Row, TrainerError
+from gymq.trainer.examples import Row, TrainerError, called
 from gymq.trainer.nemo_rl.logs import MessageLogs
 from gymq.trainer.nemo_rl.media import embed_media
 from gymq.trainer.run import TrainingRun
@@ -147,7 +147,7 @@ class NemoGym:
             raise TrainerError("run_rollouts needs at least one row")
         for number, row in enumerate(nemo_gym_examples, 1):
             if ROW_NUMBER not in row:
-                raise TrainerError(f"row {number} has no `{ROW_NUMBER}`")
+                raise TrainerError(f"{called(f'row {number}', row)} has no `{ROW_NUMBER}`")
         embed_media(nemo_gym_examples)
         # A row that is sent again is a new one: of equal rows it is unknown which one is meant.
         rows = [{**row, **self._agent_of(row), TASK_INDEX: next(self._indices)} for row in nemo_gym_examples]
@@ -170,7 +170,8 @@ class NemoGym:
         agents = [source] if is_agent else self._agents_of.get(source, [])
         if len(agents) != 1:
             found = f"belongs to {', '.join(agents)}" if agents else "names no agent, nor resources of one, known here"
-            raise TrainerError(f"row {row[ROW_NUMBER]}: `{TASK_SOURCE}` {source!r} {found}; name one in `{AGENT_REF}`")
+            name = called(f"row {row[ROW_NUMBER]}", row)
+            raise TrainerError(f"{name}: `{TASK_SOURCE}` {source!r} {found}; name one in `{AGENT_REF}`")
         return {AGENT_REF: {"type": SERVER_TYPE_OF["agents"], "name": agents[0]}}
 
     async def list_entries(self) -> dict[str, list[str]]:

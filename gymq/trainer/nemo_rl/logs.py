@@ -19,10 +19,12 @@ import msgspec
 from gymq.data.failure_status import RowFailed
 from gymq.data.records import NotTrainable, Record, Span
 from gymq.data.routed_experts import NEMO_RL_TYPES, read_experts
+from gymq.data.rows import ROW_NUMBER
 from gymq.data.trainer_results import NOT_TRAINABLE
 from gymq.protocol.tokens import TOKEN_FIELDS
 from gymq.responses.tokens import OPTIONAL_TOKEN_FIELDS, ROUTED_EXPERTS
 from gymq.trainer.adapting import warn_if_dropped
+from gymq.trainer.examples import called
 from gymq.trainer.groups import Batch, Row, SampleFailed, TrainerError
 from gymq.trainer.nemo_rl.media import images_before
 
@@ -73,20 +75,21 @@ class MessageLogs:
             TrainerError, BusError: as `Batch` raises them.
         """
         times: defaultdict[str, float] = defaultdict(float)
-        failed: SampleFailed | None = None
+        failed: tuple[str, SampleFailed] | None = None
         num_given = 0
         last = started = time.monotonic()
         async for group in batch:
             arrived = time.monotonic()
+            name = called(f"row {group.example[ROW_NUMBER]}", group.example)
             if group.failures:
-                failed = failed or group.failures[0]
+                failed = failed or (name, group.failures[0])
                 continue
             warn_if_dropped(group, "NeMo RL")
             share = group.dropped_token_share
             try:
                 log = self.of(group.samples[0].packed)
             except NotTrainable as error:
-                failed = failed or SampleFailed(0, NOT_TRAINABLE, str(error), 422)
+                failed = failed or (name, SampleFailed(0, NOT_TRAINABLE, str(error), 422))
                 continue
             log["full_result"][DROPPED] = share  # NeMo RL logs the mean of each number
             num_given += 1
@@ -97,7 +100,7 @@ class MessageLogs:
             timings = {**times, f"{timer_prefix}/postprocess_results_pct": percent}
             yield group.example, log, timings if num_given == num_rows else None
         if failed is not None:
-            raise failure(failed)
+            raise failure(*failed)
 
     def of(self, full: Row) -> Row:
         """Return what NeMo RL reads of a rollout. Token fields leave the items of `full`, so that its logs stay small.
@@ -169,14 +172,15 @@ class MessageLogs:
                 (item[name],) = self.tokenizer.batch_decode([list(item[ids])])
 
 
-def failure(failed: SampleFailed) -> Exception:
+def failure(name: str, failed: SampleFailed) -> Exception:
     """Return the error of a row: one of NeMo RL's own, which decides about a retry, or RowFailed where it is absent."""
+    message = f"{name}: {failed.message}"
     try:
         failures: Any = importlib.import_module("nemo_rl.experience.failures")
     except ModuleNotFoundError:
-        body = {"error": {"class": failed.failure_class, "message": failed.message}}
+        body = {"error": {"class": failed.failure_class, "message": message}}
         return RowFailed(failed.status, msgspec.json.encode(body))
-    text = f"{failed.failure_class}: {failed.message}"
+    text = f"{failed.failure_class}: {message}"
     is_retried = failed.status >= 500 or failed.status in RETRIED_STATUS
     made: Exception = (failures.GymTransportError if is_retried else failures.RolloutDataFailure)(text)
     return made

@@ -1,0 +1,99 @@
+"""Messages about a row of a data set name its file, its line and its prompt, whichever trainer asked for it."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gymq.data.jsonl import JsonlError
+from gymq.data.rows import RowError
+from gymq.trainer import TrainerError, TrainingRun, read_rows
+from gymq.trainer.art import trajectory_group
+from gymq.trainer.episodes import failed_episode
+from gymq.trainer.examples import called, place_of, row_of_text
+from gymq.trainer.nemo_rl import NemoGym
+from gymq.trainer.nemo_rl.logs import failure
+from gymq.trainer.skyrl import GymqGenerator
+from gymq.trainer.trl import TRLRollouts
+from tests.bridge.world import World
+
+FAILS: dict[str, Any] = {"verdict": {"fails": {"class": "invalid_task"}}}
+
+
+@pytest.fixture
+def rows(world: World, tmp_path: Path) -> list[dict[str, Any]]:
+    """Two rows of a file; the second always fails."""
+    file = tmp_path / "rows.jsonl"
+    made = [world.row("say one"), world.row("say never", **FAILS)]
+    file.write_text("".join(json.dumps(row) + "\n" for row in made))
+    return read_rows(file)
+
+
+async def test_a_group_that_failed_names_its_row(
+    training: TrainingRun, rows: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    place = f"{tmp_path}/rows.jsonl:2, 'say never'"
+    assert place_of(rows[1]) == place
+    numbered = [{**row, "_ng_task_index": at} for at, row in enumerate(rows)]
+    with pytest.raises(TrainerError) as raised:
+        [group async for group in training.run_rollouts(numbered, on_failed_group="raise")]
+    assert str(raised.value) == f"task 1 ({place}) has 0 of 1 samples: as the row asks"
+    (group,) = [group async for group in training.run_rollouts(numbered[1:])]
+    assert trajectory_group(group, "policy")["exceptions"][0]["message"] == f"the row ({place}): as the row asks"
+    assert failed_episode({}, group)["errors"][0]["message"] == f"the row ({place}): as the row asks"
+    assert f"row 7 ({place}): as the row asks" in str(failure(called("row 7", group.example), group.failures[0]))
+
+
+async def test_a_generator_of_skyrl_names_the_rows_of_its_batch(
+    training: TrainingRun, rows: list[dict[str, Any]], tmp_path: Path
+) -> None:
+    asked: dict[str, Any] = {"prompts": [[]], "env_extras": [{"row": json.dumps(rows[1])}]}
+    with pytest.raises(TrainerError, match=r"rows\.jsonl:2, 'say never'\) has 0 of 1 samples"):
+        await GymqGenerator(training).generate(asked)
+    del rows[1]["responses_create_params"]
+    asked["env_extras"] = [{"row": json.dumps(rows[1])}]
+    with pytest.raises(TrainerError, match=r"^env_extras\[0\] \(.*rows\.jsonl:2\): .*the row has no prompt"):
+        await GymqGenerator(training).generate(asked)
+
+
+async def test_a_row_of_a_file_that_moved_is_still_the_same(
+    training: TrainingRun, rows: list[dict[str, Any]], world: World
+) -> None:
+    for source in ("rows.jsonl:1", "moved/rows.jsonl:1"):
+        example = {**rows[0], "_ng_task_index": 0, "_ng_source": source}
+        (group,) = [group async for group in training.run_rollouts([example])]
+        assert group.is_complete
+    assert len(world.engine.requests) == 1
+
+
+def test_rows_that_cannot_be_used_are_named_before_anything_is_asked_for(
+    training: TrainingRun, rows: list[dict[str, Any]]
+) -> None:
+    del rows[1]["agent_ref"]
+    with pytest.raises(RowError, match=r"^examples:2 \(.*rows\.jsonl:2, 'say never'\): the row names no agent"):
+        training.run_rollouts([{**row, "_ng_task_index": at} for at, row in enumerate(rows)])
+    rows[1]["_ng_source"] = "other.jsonl:5"
+    rows[1]["responses_create_params"] = rows[0]["responses_create_params"]
+    with pytest.raises(TrainerError, match=r"^a row \(.*rows\.jsonl:1, 'say one'\) and another \(other\.jsonl:5, 'say"):
+        TRLRollouts(None, rows)  # type: ignore[arg-type]
+
+
+async def test_nemo_rl_is_told_which_row_has_no_agent(rows: list[dict[str, Any]]) -> None:
+    actor = NemoGym({"model_name": "m", "base_urls": []})
+    row = {**rows[0], "agent_ref": None, "task_source": "nobody", "_rowidx": 3}
+    with pytest.raises(TrainerError, match=r"^row 3 \(.*rows\.jsonl:1, 'say one'\): `task_source` 'nobody'"):
+        actor._agent_of(row)
+
+
+@pytest.mark.parametrize("text", [None, "no JSON", "[]", '{"question": ""}'])
+def test_a_column_without_a_row_is_refused(text: Any) -> None:
+    with pytest.raises(TrainerError, match=r"^here.*the data set needs the column `row`"):
+        row_of_text(text, "here")
+
+
+def test_a_line_that_is_no_row_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    file.write_text('{"question": "?"}\n[]\n')
+    with pytest.raises(JsonlError, match=r"rows\.jsonl:2: "):
+        read_rows(file)
