@@ -134,7 +134,7 @@ async def test_health_is_answered_and_malformed_messages_cost_only_themselves(co
         ("run", request({}), "the row has no prompt"),
         ("run", request({"responses_create_params": 1}), "must be an object, not 1"),
         ("run", request({"responses_create_params": {"input": "x"}}), "agent_ref"),
-        ("run", request("x", task_data={"row": 1}), "task_data.row must be the text of a row"),
+        ("run", request("x", task_data={"row": 1}), "gymq_rows: the data set needs the column `row`"),
         ("run", request('{"responses_create_params": ' + "[" * 100_000), "nested too deeply"),
         (
             "run",

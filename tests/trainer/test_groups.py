@@ -297,7 +297,8 @@ async def test_a_failure_that_a_refill_took_the_place_of_is_not_tried_again(
     verifier = FailsFirst()
     await world.add_resources("failing", verifier)
     await world.add_agent("player", "failing", max_concurrency=1)
-    rows, group = [world.row(agent="player", _ng_task_index=0)], {"num_samples": 2, "on_failed_group": "refill"}
+    rows = [world.row(agent="player", _ng_task_index=0)]
+    group: dict[str, Any] = {"num_samples": 2, "on_failed_group": "refill"}
     training.run_rollouts(rows, **group)
     await until(lambda: verifier.num_verified == 3)
     await training.close()
