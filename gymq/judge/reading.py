@@ -31,9 +31,9 @@ def last_label(text: str, *labels: str) -> str | None:
 class Labels:
     """The verdicts that a judge can give, and how one is read although the text under test may hold them all.
 
-    The last label counts that stands neither in thoughts nor in a quotation, since a judge reasons first and decides
-    last. The text under test is shown to the judge with each label in it broken up, so that a judge who repeats it
-    gives no verdict.
+    The last label counts that stands neither in thoughts nor in a quotation, and that is neither denied nor asked for,
+    since a judge reasons first and decides last. The text under test is shown to the judge with each label in it broken
+    up, so that a judge who repeats it gives no verdict.
     """
 
     def __init__(self, forms: Mapping[str, str], *, ignore_case: bool = False) -> None:
@@ -57,13 +57,13 @@ class Labels:
         return None if found is None else self._verdict(found)
 
     def read(self, text: str) -> str | None:
-        """Return the last verdict outside of thoughts and quotations, or else the one that is the whole last line."""
+        """Return the last verdict that a judge gives, outside of thoughts, or the one that is the whole last line."""
         text = conclusion(text)
         quoted = _quoted(text)
         verdict = None
         for found in self._pattern.finditer(text):
             around = text[max(found.start() - 1, 0) : found.start()] + text[found.end() : found.end() + 1]
-            if not quoted[found.start()] and around != "''":
+            if not quoted[found.start()] and around != "''" and not is_denied(text, found.start(), found.end()):
                 verdict = self._verdict(found)
         return verdict if verdict is not None else self._alone(text)
 
@@ -109,6 +109,31 @@ class Question:
     def read(self, response: dict[str, Any]) -> str | None:
         """Return the verdict in the last text of a judge's response; None if there is none."""
         return self.label_in(last_text(response))
+
+
+# What denies the label right behind it, and what denies a word at the end of the same clause.
+_DENIES_NEXT = re.compile(
+    r"(?:\b(?:not|never|nor|neither|unlike|(?<!other )than|instead of|as opposed to)|n['\u2019]t)"
+    r" (?:an? |the )?[*_(]*\Z",
+    re.IGNORECASE,
+)
+_DENIES_CLAUSE = re.compile(r"\b(?:not|never|nor|neither|cannot)\b|n['\u2019]t\b", re.IGNORECASE)
+_CLAUSE_BEGINS = re.compile(r"[.,;:!?\n]|\b(?:and|but|so|or|hence|thus|therefore|because|which)\b", re.IGNORECASE)
+_SENTENCE_ENDS = re.compile(r"[.!?\n]")
+_LONGEST_CLAUSE_CHARS = 60
+
+
+def is_denied(text: str, start: int, end: int) -> bool:
+    """Return whether a judge denies the label at a place (`not A`, `B rather than A`), or only asks for it."""
+    before = text[max(start - _LONGEST_CLAUSE_CHARS, 0) : start]
+    if _DENIES_NEXT.search(before):
+        return True
+    if text[start:end].replace("_", "").isalnum():
+        begins = [found.end() for found in _CLAUSE_BEGINS.finditer(before)]
+        if _DENIES_CLAUSE.search(before, begins[-1] if begins else 0):
+            return True
+    ends = _SENTENCE_ENDS.search(text, end)
+    return ends is not None and ends[0] == "?"
 
 
 _QUOTES = {'"': '"', "`": "`", "\u201c": "\u201d", "\u00ab": "\u00bb"}

@@ -344,3 +344,23 @@ def test_a_text_under_test_brings_no_label_and_ends_no_place():
 def test_a_judge_of_a_hundred_thousand_labels_is_read_in_one_pass():
     text = f'"{EQUAL}" `' * 100_000 + DIFFERENT
     assert LABELS.read(text) == DIFFERENT
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict"),
+    [
+        ("[[A=B]]", "[[A=B]]"),
+        ("They do not match [[A!=B]]", "[[A!=B]]"),
+        ("I cannot see a difference, so [[A=B]]", "[[A=B]]"),
+        ("The verdict is not [[A=B]].", None),
+        ("[[A!=B]] and not [[A=B]]", "[[A!=B]]"),
+        ("[[A!=B]] rather than [[A=B]]", "[[A!=B]]"),
+        ("Instead of **[[A=B]]** I say [[A!=B]].", "[[A!=B]]"),
+        ("[[A!=B]], unlike [[A=B]]", "[[A!=B]]"),
+        ("Could it be [[A=B]]?", None),
+        ("Is it [[A=B]]? Yes: [[A=B]]", "[[A=B]]"),
+        ("nothing other than [[A=B]]", "[[A=B]]"),
+    ],
+)
+def test_a_label_that_is_denied_or_asked_for_is_no_verdict(text, verdict):
+    assert Labels.exactly(EQUAL, DIFFERENT).read(text) == verdict

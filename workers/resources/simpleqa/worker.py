@@ -13,6 +13,7 @@ from gymq.workers.resources.simpleqa.prompt_files import read_prompt
 import gymq
 from gymq import responses
 from gymq.judge import Judge, JudgeOptions, Labels, Question, chosen_template
+from gymq.judge.reading import is_denied
 from gymq.text import conclusion
 
 VERDICTS = {"A": "correct", "B": "incorrect", "C": "not_attempted"}
@@ -23,6 +24,7 @@ _WORD = re.compile(r"(?<!\w)(?:NOT[_ ]ATTEMPTED|INCORRECT|CORRECT)(?!\w)")
 _ALONE = re.compile(r"\W*([ABC])\W*")
 _LABELLED = re.compile(r"\W*([ABC])\W*(?:[:)]|NOT[_ ]ATTEMPTED|INCORRECT|CORRECT)")
 _AT_THE_END = re.compile(r"(?<!\w)([ABC])\W*\Z")
+_GRADE = re.compile(r"(?<!\w)(?:[ABC]|NOT[_ ]ATTEMPTED|INCORRECT|CORRECT)(?!\w)")
 _ARTICLE = re.compile(r"(?<!\w)A(?= [a-z])")
 _LETTER_OF_WORD = {"CORRECT": "A", "INCORRECT": "B", "NOT_ATTEMPTED": "C", "NOT ATTEMPTED": "C"}
 
@@ -121,9 +123,10 @@ def hardened_grade_in(text: str) -> str:
     """Return the grade A, B or C that a judge's text concludes with; C if there is none, or several.
 
     A letter counts that is the last line or the first, or stands before its grade at the beginning, or at the end. Then
-    the words count, and at last any letter, if all are for the same grade. The article "A" does not count.
+    the words count, and at last any letter, if all are for the same grade. The article "A" does not count, nor what the
+    judge denies or asks for.
     """
-    text = conclusion(text)
+    text = _GRADE.sub(_unless_denied, conclusion(text))
     lines = [line for line in text.split("\n") if line.strip()] or [""]
     found = (
         _ALONE.fullmatch(lines[-1]),
@@ -134,6 +137,10 @@ def hardened_grade_in(text: str) -> str:
     letter = next((match[1] for match in found if match is not None), None)
     letters = set(_LETTER.findall(_ARTICLE.sub("", text)))
     return letter or _grade_by_words(text) or (letters.pop() if len(letters) == 1 else "C")
+
+
+def _unless_denied(found: re.Match[str]) -> str:
+    return "-" if is_denied(found.string, found.start(), found.end()) else found[0]
 
 
 def _grade_by_words(text: str) -> str | None:

@@ -58,7 +58,7 @@ def test_the_grade_in_a_judges_text(text, grade):
         ("A good guess, but wrong", "C"),
         ("A man is named who did not do it: INCORRECT", "B"),
         ("A town nearby, so B is the grade", "B"),
-        ("The grade is B, not A, I think", "C"),
+        ("The grade is B, not A, I think", "B"),
         ("It is not an A but a B", "B"),
         ("CORRECT", "A"),
         ("It is INCORRECT, quite INCORRECT.", "B"),
@@ -146,3 +146,32 @@ async def test_two_prompts_or_a_missing_file_end_the_start():
 async def test_a_row_that_does_not_fit_is_refused(member):
     with pytest.raises(gymq.InvalidTask):
         await verdict(Judge("A"), "x", ROW | member)
+
+
+@pytest.mark.parametrize(
+    ("text", "grade"),
+    [
+        ("The answer is not CORRECT.", "C"),
+        ("The grade is B rather than A", "B"),
+        ("B and not A", "B"),
+        ("B, not A", "B"),
+        ("It cannot be called CORRECT.", "C"),
+        ("It isn't CORRECT", "C"),
+        ("I don't think that this is CORRECT", "C"),
+        ("I would not say CORRECT, so INCORRECT", "B"),
+        ("Not INCORRECT but CORRECT", "A"),
+        ("INCORRECT instead of CORRECT", "B"),
+        ("neither CORRECT nor INCORRECT", "C"),
+        ("Closer to INCORRECT than CORRECT.", "B"),
+        ("Is it CORRECT? No, it is INCORRECT.", "B"),
+        ("Is it CORRECT?", "C"),
+        ("It does not say much, but it is CORRECT.", "A"),
+        ("The name is not in the text: CORRECT", "A"),
+        ("NOT_ATTEMPTED", "C"),
+        ("A", "A"),
+        ("A: CORRECT", "A"),
+        ("The grade is A", "A"),
+    ],
+)
+def test_a_grade_that_a_judge_denies_is_not_given(text, grade):
+    assert hardened_grade_in(text) == grade
