@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from typing import Annotated, Any, Self
 
@@ -119,7 +119,7 @@ class Materialisation:
             RowError: lines cannot be used.
         """
         problems = RowProblems()
-        for number, line in enumerate(islice(source, self._options.limit or None), 1):
+        for number, line in _without_blank_end(islice(source, self._options.limit or None)):
             self.num_lines = number
             if not line:
                 continue  # the data set has refused it
@@ -234,3 +234,16 @@ def _with_seed(params: Fields, seed: int) -> Fields:
     if not isinstance(body, dict):
         raise RowError(f"`{place}` must contain a JSON object, but contains {text}")
     return {**params, "metadata": {**metadata, "extra_body": json.dumps({**body, "seed": seed})}}
+
+
+def _without_blank_end(lines: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    """Yield the lines with their numbers, without blank ones after the last row: editors leave them there."""
+    num_blank = 0
+    for number, line in enumerate(lines, 1):
+        if number > 1 and line.isspace():
+            num_blank += 1
+            continue
+        for before in range(number - num_blank, number):
+            yield before, b"\n"
+        num_blank = 0
+        yield number, line

@@ -62,6 +62,16 @@ def test_a_last_line_without_line_end_is_another_text() -> None:
     assert keys(materialised(A + A.rstrip())) == [(0, 0), (1, 0)]
 
 
+def test_blank_lines_cost_nothing_at_the_end_and_themselves_in_between() -> None:
+    assert materialised(A + "\n  \n") == materialised(A)
+    refused: list[int] = []
+    with Materialisation(MaterialiseOptions(agent_name="ag")) as materialisation:
+        rows = list(
+            materialisation.rows(JsonlText("in.jsonl", f"{A}\n\n{A}\n".encode()), lambda n, _: refused.append(n))
+        )
+    assert ([row.line_number for row in rows], refused) == ([1, 4], [2, 3])
+
+
 def test_line_ends_of_another_system_are_the_same_text() -> None:
     assert keys(materialised(A + A.replace("\n", "\r\n"))) == [(0, 0), (0, 1)]
 
