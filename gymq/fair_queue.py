@@ -20,7 +20,7 @@ FOLLOW = 1 / 16  # of the difference: how fast the mean cost follows new calls
 T = TypeVar("T")
 
 
-class _Run(Generic[T]):
+class WaitingRun(Generic[T]):
     """The calls of one run in one class."""
 
     __slots__ = ("charged", "mean_cost", "name", "num_running", "of_class", "share", "waiting")
@@ -41,7 +41,7 @@ class _Class(Generic[T]):
     __slots__ = ("num_ahead", "num_waiting", "reached", "runs")
 
     def __init__(self) -> None:
-        self.runs: dict[str, _Run[T]] = {}
+        self.runs: dict[str, WaitingRun[T]] = {}
         self.num_waiting = 0
         self.num_ahead = 0  # calls that were taken since one of a lower class was
         self.reached = 0.0  # charged, by the runs that had a turn
@@ -55,13 +55,16 @@ class FairQueue(Generic[T]):
 
     def __init__(self) -> None:
         self._classes: dict[Priority, _Class[T]] = {priority: _Class() for priority in Priority}
-        self._calls: dict[T, tuple[_Run[T], float]] = {}  # each with its run, and what was charged for it
+        self._calls: dict[T, tuple[WaitingRun[T], float]] = {}  # each with its run, and what was charged for it
         self._mean_cost = 1.0
         self.num_running = 0  # had their turn and have not ended
 
     def __len__(self) -> int:
         """Return how many wait."""
         return sum(of_class.num_waiting for of_class in self._classes.values())
+
+    def __contains__(self, call: T) -> bool:
+        return call in self._calls
 
     def add(self, call: T, rollout: str, precedence: Precedence) -> None:
         """Have a call wait.
@@ -73,7 +76,7 @@ class FairQueue(Generic[T]):
         name = RolloutId.run_of(rollout) if "/" in rollout else ""
         run = of_class.runs.get(name)
         if run is None:
-            run = of_class.runs[name] = _Run(name, of_class, self._mean_cost)
+            run = of_class.runs[name] = WaitingRun(name, of_class, self._mean_cost)
         if not run.waiting:
             run.charged = max(run.charged, of_class.reached)
         run.share = precedence.share
@@ -88,7 +91,7 @@ class FairQueue(Generic[T]):
             IndexError: none waits.
         """
         of_class = self._next_class()
-        run = min((run for run in of_class.runs.values() if run.waiting), key=lambda run: run.charged)
+        run = min((run for run in of_class.runs.values() if run.waiting), key=self._position)
         call, _ = run.waiting.popitem(last=False)
         of_class.num_waiting -= 1
         of_class.reached = max(of_class.reached, run.charged)
@@ -97,6 +100,17 @@ class FairQueue(Generic[T]):
         self.num_running += 1
         self._calls[call] = run, run.mean_cost
         return call
+
+    def put_back(self, call: T) -> None:
+        """Have a call wait again, as the first of its run, that had its turn in vain."""
+        run, charged = self._calls[call]
+        run.charged -= charged / run.share
+        run.num_running -= 1
+        self.num_running -= 1
+        run.waiting[call] = None
+        run.waiting.move_to_end(call, last=False)
+        run.of_class.num_waiting += 1
+        self._calls[call] = run, 0.0
 
     def end(self, call: T, cost: float | None = None) -> None:
         """Forget a call that had its turn, or gave up waiting for it.
@@ -117,6 +131,11 @@ class FairQueue(Generic[T]):
             self._mean_cost += FOLLOW * (cost - self._mean_cost)
         if not run.waiting and not run.num_running:
             del run.of_class.runs[run.name]
+
+    @staticmethod
+    def _position(run: WaitingRun[T]) -> float:
+        """Return the place of a run among others of its class; the lowest has the next turn."""
+        return run.charged
 
     def _next_class(self) -> _Class[T]:
         waiting = [of_class for of_class in self._classes.values() if of_class.num_waiting]

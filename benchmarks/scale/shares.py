@@ -32,14 +32,14 @@ SUBMITTERS = 256
 ROW = replace(WORKLOADS["single-step"], latency_s=LATENCY_S).row(0)
 
 
-async def submit(cluster: Watched, run: str, count: int, *, urgent: bool = False) -> None:
+async def submit(cluster: Watched, run: str, count: int, row: bytes = ROW, *, urgent: bool = False) -> None:
     numbers = iter(range(count))
     queue = QueueClient(cluster.bus)
     await queue.open_run(run)
 
     async def some() -> None:
         for number in numbers:
-            task = Task(run=run, task_index=number, rollout_index=0, agent="bench_agent", row=ROW, timeout_s=3600.0)
+            task = Task(run=run, task_index=number, rollout_index=0, agent="bench_agent", row=row, timeout_s=3600.0)
             await queue.submit(task, urgent=urgent, patience_s=600.0)
 
     await asyncio.gather(*(some() for _ in range(SUBMITTERS)))

@@ -15,7 +15,7 @@ from gymq.authoring import current_call
 from gymq.bus import BusError
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.loop_fairness import Turns
-from gymq.bus.rpc.process_reports import ModelReport, tokens_used
+from gymq.bus.rpc.process_reports import ModelReport
 from gymq.bus.rpc.replicas import Replicas
 from gymq.bus.rpc.serving import Server, Service
 from gymq.execution.conversations import Conversations
@@ -24,11 +24,14 @@ from gymq.failures import JudgeFailed, RolloutError, describe_author_error
 from gymq.model import Model, ModelMemory, ModelRequest
 from gymq.protocol import subjects, tokens
 from gymq.protocol.codec import Decoder, encode
-from gymq.protocol.messages import BlobRef, FailureClass, Generate, Generated, GenerateNext, Load, Message, NeedsPrefix
+from gymq.protocol.messages import BlobRef, FailureClass, Generate, Generated, GenerateNext, Load, NeedsPrefix
 
 log = logging.getLogger("gymq.model")
 
 JUDGE_TIMEOUT_S = 600.0  # outside of a call, such as where a verifier starts
+
+# Callers send further calls to replicas with less load; and those that wait here are divided by what they cost.
+MOST_WAITING = 16_384
 
 LOOK_EVERY_S = 0.25  # at the load
 PUBLISH_EVERY_S = 1.0  # a load that does not change
@@ -66,9 +69,9 @@ class ModelRunner:
         if type(self.model).share is not Model.share:
             await Replicas(server.bus, self.model.name, server.worker, self.model.share).start()
         limit = self.model.options.max_concurrency or self.model.max_concurrency
-        for subject, decode in (
-            (subjects.model(self.model.name), _decode_next),
-            (subjects.judge(self.model.name), _decode),
+        for subject, decode, most_waiting in (
+            (subjects.model(self.model.name), _decode_next, MOST_WAITING),
+            (subjects.judge(self.model.name), _decode, 0),
         ):
             service = await server.serve(
                 self.model.name,
@@ -77,8 +80,8 @@ class ModelRunner:
                 self.answer,
                 group=subjects.MODEL_GROUP,
                 limit=limit,
+                most_waiting=most_waiting,
                 failure_class=FailureClass.MODEL_FAILED,
-                cost=_cost,
             )
             self._services.append(service)
         self._publishing = asyncio.create_task(self._publish_load(server))
@@ -201,11 +204,6 @@ class ModelRunner:
             text = f"invalid response from model {self.model.name}: {error}"
             raise RolloutError(FailureClass.MODEL_FAILED, text) from error
         return Generated(response=response, worker=self._worker, policy_versions=versions if versions != [""] else [])
-
-
-def _cost(reply: Message) -> float:
-    """Return the tokens of a reply, and one for the call."""
-    return 1.0 + (tokens_used(reply.response).output if isinstance(reply, Generated) else 0)
 
 
 def _continues(request: GenerateNext) -> bool:

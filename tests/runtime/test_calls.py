@@ -17,7 +17,8 @@ from nats.aio.msg import Msg
 from gymq.bus import Bus, blobs
 from gymq.bus.discovery import ServiceListing, first_to_answer
 from gymq.bus.rpc import calls as calls_module
-from gymq.bus.rpc.calls import CallLost, Calls, NoWorker
+from gymq.bus.rpc.backlog import NoWorker
+from gymq.bus.rpc.calls import CallLost, Calls
 from gymq.cluster.server import EmbeddedServer
 from gymq.failures import RETRIES, CancelReason, RolloutError
 from gymq.protocol import subjects

@@ -83,6 +83,19 @@ def test_a_call_that_waits_no_more_costs_its_run_nothing() -> None:
     assert ("a", 50) in taken
 
 
+def test_a_turn_in_vain_costs_nothing_and_the_call_has_the_next_one() -> None:
+    queue: FairQueue[Call] = FairQueue()
+    add(queue, "a", 100)
+    add(queue, "b", 100)
+    refused = queue.pop()
+    for _ in range(50):
+        queue.put_back(refused)
+        assert queue.pop() == refused
+    assert queue.num_running == 1
+    taken = [refused, *(queue.pop() for _ in range(99))]
+    assert Counter(run for run, _ in taken) == {"a": 50, "b": 50}
+
+
 def test_calls_outside_of_rollouts_wait_as_those_of_one_run() -> None:
     queue: FairQueue[Call] = FairQueue()
     add(queue, "a", 100)

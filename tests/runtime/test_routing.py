@@ -166,12 +166,12 @@ async def test_a_session_continues_elsewhere_when_its_replica_is_gone(two: Clust
 
 
 async def test_a_replica_that_has_too_many_waiting_is_left_out_of_its_own_sessions_until_it_has_room(
-    two: Cluster, bus: Bus, monkeypatch: pytest.MonkeyPatch
+    two: Cluster, bus: Bus
 ) -> None:
     holder = await two.ask("s")
     other = "b" if holder == "a" else "a"
     replica, service = two.replicas[holder], two.servers[holder].services[0]
-    monkeypatch.setattr("gymq.bus.rpc.serving.MOST_WAITING", 2)
+    service._most_waiting = 2
     service.limit = 1
     replica.go.clear()
     request = Generate(rollout="r/0/0", timeout_s=60.0, params={"input": []}, session="filler")

@@ -18,7 +18,7 @@ from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.messages import BadMessage, Cancel, Fail, FailureClass, Generated, Ping, Pong, call_id
 from tests.support.waiting import DEADLINE_S, until
 
-from .scripted_replica import ScriptedReplica, ask, call, decode, frames, limit_patience
+from .scripted_replica import ScriptedReplica, ask, call, decode, frames, limit_patience, noise
 
 decode_failure = Decoder(Fail)
 decode_pong = Decoder(Pong)
@@ -218,6 +218,21 @@ async def test_no_more_run_at_once_than_allowed(calls: Calls, other_bus: Bus, ru
     replica.go.set()
     await asyncio.gather(*working)
     assert replica.finished == [str(number) for number in range(10)]
+
+
+async def test_a_worker_with_too_many_bytes_waiting_leaves_its_group_until_it_has_room(
+    calls: Calls, bus: Bus, other_bus: Bus, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving, "MOST_WAITING_BYTES", 30_000)
+    full = ScriptedReplica(other_bus, f"{run}-full")
+    await full.serve(run, limit=1)
+    padding = noise(10_000)
+    begun = [asyncio.create_task(call(calls, run, ask(wait=True, padding=padding))) for _ in range(4)]
+    await until(lambda: full.service.load == 4)
+    await until_nobody_serves(bus, run)
+    full.go.set()
+    await asyncio.gather(*begun)
+    assert (await call(calls, run, ask()))["worker"] == full.worker
 
 
 async def until_nobody_serves(bus: Bus, subject: str) -> None:

@@ -17,6 +17,7 @@ from gymq.bus import Bus, BusError, Denied, Msg, NoAnswer, NoResponders, blobs
 from gymq.bus.connection import SUSPENDED_S, is_no_responders
 from gymq.bus.discovery import first_to_answer
 from gymq.bus.rpc import tracing
+from gymq.bus.rpc.backlog import Backlog, NoWorker
 from gymq.bus.rpc.process_reports import OpenCall, OpenCalls
 from gymq.failures import INTERRUPTED, RETRIES, CancelReason, RolloutError, SessionGone
 from gymq.protocol import subjects
@@ -73,23 +74,18 @@ class CallLost(RolloutError):
         super().__init__(FailureClass.WORKER_LOST, message)
 
 
-class NoWorker(RolloutError):
-    """No worker took the call; it did not run."""
-
-    def __init__(self, subject: str) -> None:
-        super().__init__(FailureClass.NO_WORKER, f"no worker serves {subject}")
-
-
 class _Worker(NamedTuple):
     role: str
     id: str
 
 
 class _Pending:
-    __slots__ = ("deadline", "future", "id", "num_large", "reply", "subject", "timer", "worker")
+    __slots__ = ("backlog", "deadline", "future", "id", "num_large", "reply", "sent_in", "subject", "timer", "worker")
 
-    def __init__(self, subject: str, deadline: float, future: asyncio.Future[Message]) -> None:
+    def __init__(self, subject: str, deadline: float, future: asyncio.Future[Message], backlog: Backlog) -> None:
         self.subject = subject
+        self.backlog = backlog
+        self.sent_in = backlog.round
         self.deadline = deadline  # on the event loop's clock
         self.future = future
         self.num_large = 0  # bytes of the request, if it is large and not known to have arrived
@@ -109,13 +105,11 @@ class _Failures:
     def __init__(self, deadline: float, num_lost: int) -> None:
         self._deadline = deadline
         self._counts = {FailureClass.WORKER_LOST: num_lost}
-        self._since: dict[FailureClass, float] = {}
         self._interruptions = 0
 
     def pause_s(self, problem: RolloutError, interrupted: bool) -> float | None:
         """Return the seconds until the call may be retried; None: it may not."""
-        now = asyncio.get_running_loop().time()
-        left_s = self._deadline - now
+        left_s = self._deadline - asyncio.get_running_loop().time()
         if interrupted:
             self._interruptions += 1
             return INTERRUPTED.pause_s(self._interruptions, left_s=left_s)
@@ -123,12 +117,7 @@ class _Failures:
         if retry is None:
             return None
         failed = self._counts[problem.failure_class] = self._counts.get(problem.failure_class, 0) + 1
-        spent_s = now - self._since.setdefault(problem.failure_class, now)
-        return retry.pause_s(failed, left_s=left_s, spent_s=spent_s)
-
-    def forget(self, problem: RolloutError) -> None:
-        """Stop counting the failures of this class."""
-        del self._counts[problem.failure_class], self._since[problem.failure_class]
+        return retry.pause_s(failed, left_s=left_s)
 
     @property
     def num_lost(self) -> int:
@@ -146,6 +135,8 @@ class Calls:
         self._background: set[asyncio.Task[None]] = set()
         self._handed_over: set[str] = set()  # reply subjects of calls that are not to be stopped; the process ends soon
         self.open = OpenCalls()
+        self._backlogs: dict[str, Backlog] = {}  # by the subject on which workers take the calls
+        self._of_sessions = Backlog("")  # each has one worker, which takes all of its calls
         bus.on_late_reply(self._on_late_reply)
 
     async def call(self, subject: str, request: Call, *, one: Callable[[], str] = lambda: "") -> Message:
@@ -161,22 +152,39 @@ class Calls:
         own = current_call.get().precedence
         if own.priority is not Priority.NORMAL or own.share != 1.0:
             request = msgspec.structs.replace(request, priority=own.priority, share=own.share)
+        in_session = subject.startswith(subjects.SESSIONS)
+        is_urgent = request.priority is Priority.URGENT and not in_session
+        entrance = subjects.urgent_entrance(subject) if is_urgent else subject
+        backlog = self._of_sessions if in_session else self._backlog_of(subject, entrance)
         open_call = self.open.add(request)
         try:
             with tracing.call(_name(request), subject):
-                return await self._until_answered(subject, request, one, open_call)
+                return await self._until_answered(subject, entrance, request, one, open_call, backlog)
         finally:
             self.open.remove(open_call)
+            backlog.end(open_call)
+
+    def _backlog_of(self, subject: str, entrance: str) -> Backlog:
+        backlog = self._backlogs.get(entrance)
+        if backlog is None:
+            backlog = self._backlogs[entrance] = Backlog(subject)
+        return backlog
 
     async def _until_answered(
-        self, subject: str, request: Call, one: Callable[[], str], open_call: OpenCall
+        self,
+        subject: str,
+        entrance: str,
+        request: Call,
+        one: Callable[[], str],
+        open_call: OpenCall,
+        backlog: Backlog,
     ) -> Message:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + request.timeout_s
-        is_urgent = request.priority is Priority.URGENT and not subject.startswith(subjects.SESSIONS)
-        entrance = subjects.urgent_entrance(subject) if is_urgent else subject
         failures: _Failures | None = None
         by_name = False  # the group has a worker that is frozen, perhaps, and would be given the next try too
+        if not backlog.start():
+            request = await backlog.wait(open_call, request, deadline)
         while True:
             if not self._bus.is_connected:
                 await self._bus.until_connected(deadline - loop.time())
@@ -184,43 +192,59 @@ class Calls:
             chosen = one()
             called = chosen or (await self._living(subject, deadline) if by_name else "") or entrance
             try:
-                return await self._once(called, request, deadline)
-            except NoWorker:
+                return await self._once(called, request, deadline, backlog)
+            except NoWorker as error:
                 if chosen:
                     continue  # gone or full: it did not run, and another one may have it
-                problem: RolloutError = NoWorker(subject)
                 interrupted = not self._bus.is_stable
+                if backlog is not self._of_sessions:
+                    request = await self._wait_for_worker(subject, request, deadline, open_call, backlog, interrupted)
+                    continue
+                if not interrupted:
+                    text = f"the worker of {subject} is gone"
+                    is_lost = request.num_lost > 0
+                    raise RolloutError(FailureClass.SESSION_LOST, text) if is_lost else SessionGone(text) from None
+                problem: RolloutError = error
             except CallLost as error:
                 problem = error
                 interrupted = not self._bus.is_connected or self._bus.reconnects != reconnects
-                by_name = not subject.startswith(subjects.SESSIONS)
+                by_name = backlog is not self._of_sessions
+                open_call.unserved_since = None
             except RolloutError as error:
                 if error.failure_class is not FailureClass.SATURATED:
                     raise
                 problem = error
                 interrupted = False
             failures = failures or _Failures(deadline, request.num_lost)
-            unserved = isinstance(problem, NoWorker) and not interrupted
-            if unserved:
-                open_call.waits_for = str(problem)
-            if unserved and subject.startswith(subjects.SESSIONS):
-                text = f"the worker of {subject} is gone"
-                raise RolloutError(FailureClass.SESSION_LOST, text) if failures.num_lost else SessionGone(text)
             pause_s = failures.pause_s(problem, interrupted)
-            # Workers of an unserved subject may live all the same: full ones leave it until they have room.
-            if pause_s is None and unserved and await self._living(subject, deadline):
-                failures.forget(problem)
-                open_call.waits_for = f"workers of {subject} take no more calls (max_concurrency)"
-                pause_s = failures.pause_s(problem, interrupted)
-            if pause_s is None and isinstance(problem, CallLost) and subject.startswith(subjects.SESSIONS):
+            if pause_s is None and isinstance(problem, CallLost) and backlog is self._of_sessions:
                 # Frozen, or cut off with its machine, of which the server hears nothing for a minute.
                 raise RolloutError(FailureClass.SESSION_LOST, f"the worker of {subject} does not answer")
             if pause_s is None:
                 problem.num_lost = failures.num_lost
                 raise problem
             await asyncio.sleep(pause_s)
-            open_call.waits_for = ""
             request = _again(request, deadline - loop.time(), failures.num_lost, problem)
+
+    async def _wait_for_worker(
+        self,
+        subject: str,
+        request: Call,
+        deadline: float,
+        open_call: OpenCall,
+        backlog: Backlog,
+        interrupted: bool,
+    ) -> Call:
+        """Return a request that no worker took, with the time that is left, once it may be sent again."""
+        if interrupted:
+            open_call.unserved_since = None
+        elif backlog.is_due(open_call):
+            # Workers of an unserved subject may live all the same: full ones leave it until they have room.
+            is_living = bool(await self._living(subject, deadline))
+            backlog.found(living=is_living)
+            if not is_living:
+                raise NoWorker(subject, request.num_lost)
+        return await backlog.refused(open_call, request, deadline)
 
     async def _living(self, subject: str, deadline: float) -> str:
         """Return the own subject of a worker in a subject's group that answers now; empty: none does."""
@@ -241,9 +265,9 @@ class Calls:
         except BusError:
             return
 
-    async def _once(self, subject: str, request: Call, deadline: float) -> Message:
+    async def _once(self, subject: str, request: Call, deadline: float, backlog: Backlog) -> Message:
         loop = asyncio.get_running_loop()
-        pending = _Pending(subject, deadline, loop.create_future())
+        pending = _Pending(subject, deadline, loop.create_future(), backlog)
         try:
             body = await self._body(subject, request, pending)
             answered_by = subjects.answered_by(subject)
@@ -314,6 +338,8 @@ class Calls:
         if is_no_responders(message):
             pending.future.set_exception(NoWorker(pending.subject))
             return
+        if pending.worker is None:
+            pending.backlog.taken(pending.sent_in)
         try:
             reply = decode_reply(message.data)
         except BadMessage as error:

@@ -15,7 +15,7 @@ import msgspec
 
 from gymq.bus import Bus
 from gymq.bus.discovery import find_workers
-from gymq.protocol.messages import Call, Close, Generate, GenerateNext, Seed, ToolCall, Verify
+from gymq.protocol.messages import Call, Close, Generate, Generated, GenerateNext, Message, Seed, ToolCall, Verify
 from gymq.protocol.subjects import MAX_INDEX, RolloutId
 
 MAX_RUNS = 16
@@ -86,6 +86,11 @@ def _count(value: Any) -> int:
     return value if isinstance(value, int) and 0 < value < MAX_INDEX else 0
 
 
+def cost_of(reply: Message) -> float:
+    """Return what a call cost that got this reply: one, and the tokens of it."""
+    return 1.0 + (tokens_used(reply.response).output if isinstance(reply, Generated) else 0)
+
+
 class ModelReport(msgspec.Struct, frozen=True):
     """The waits and latencies of a model's calls in one process."""
 
@@ -95,15 +100,21 @@ class ModelReport(msgspec.Struct, frozen=True):
 
 
 class OpenCall:
-    """A call without a reply yet; `waits_for` is set while no worker processes it."""
+    """A call without a reply yet.
 
-    __slots__ = ("kind", "run", "since", "waits_for")
+    Attributes:
+        waits_for: why no worker processes it; empty: one may.
+        unserved_since: when it began to wait for a worker, on the event loop's clock.
+    """
+
+    __slots__ = ("kind", "run", "since", "unserved_since", "waits_for")
 
     def __init__(self, run: str, kind: str) -> None:
         self.run = run
         self.kind = kind
         self.since = time.monotonic()
         self.waits_for = ""
+        self.unserved_since: float | None = None
 
 
 class OpenCalls:

@@ -16,7 +16,7 @@ from gymq.authoring import CurrentCall, Precedence, current_call
 from gymq.bus import Bus, BusError, Msg, Subscription, blobs
 from gymq.bus.rpc import tracing
 from gymq.bus.rpc.loop_fairness import Starter, Turns
-from gymq.bus.rpc.process_reports import limit_reached
+from gymq.bus.rpc.process_reports import cost_of, limit_reached
 from gymq.bus.rpc.quarantine import TRUSTED_LOSSES, SuspectCall, SuspectCalls
 from gymq.failures import LoopBlocked, RolloutError
 from gymq.fair_queue import FairQueue
@@ -43,6 +43,7 @@ log = logging.getLogger("gymq.serving")
 ACCEPT_AFTER_S = 0.2  # calls answered sooner need no Accepted
 STOP_S = 5.0  # for handlers that are cancelled
 MOST_WAITING = 1024  # calls that wait in a process, or as many as may run if that is more
+MOST_WAITING_BYTES = 256 << 20  # of their bodies
 PAUSE_S = 0.5  # after a call that blocked the loop, so that those behind it are accepted: the next may block it too
 CALLER_S = 30.0  # without a call, and a process counts as a caller no more
 
@@ -54,17 +55,18 @@ Handler = Callable[[str, Any], Awaitable[Message]]
 
 class _Job:
     __slots__ = (
-        *("cost", "deadline", "expired", "id", "reply", "request"),
+        *("cost", "deadline", "expired", "id", "num_bytes", "reply", "request"),
         *("service", "subject", "task", "timer", "trace"),
     )
 
-    def __init__(self, service: Service, subject: str, reply: str, request: Call | BlobRef, trace: str) -> None:
+    def __init__(self, service: Service, message: Msg, request: Call | BlobRef) -> None:
         self.service = service
-        self.subject = subject
-        self.reply = reply
+        self.subject = message.subject
+        self.reply = message.reply
+        self.num_bytes = len(message.data)
         self.id = ""  # known once it is accepted
         self.request = request
-        self.trace = trace  # the caller's span, if the call names it
+        self.trace = (message.headers or {}).get("traceparent", "")  # the caller's span, if the call names it
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.deadline = 0.0
@@ -85,13 +87,15 @@ class Service:
         decode: Decoder,
         handler: Handler,
         limit: int,
+        most_waiting: int,
         failure_class: FailureClass,
-        cost: Callable[[Message], float],
     ) -> None:
         self.name = name
         self.subject = subject
         self.group = group
         self.limit = limit
+        self._most_waiting = most_waiting
+        self._waiting_bytes = 0
         self.num_requests = 0
         self.num_errors = 0
         self.processing_s = 0.0
@@ -100,7 +104,6 @@ class Service:
         self._decode = decode
         self._handler = handler
         self._failure_class = failure_class
-        self._cost = cost
         self._subscriptions: list[Subscription] = []
         self._urgent: Subscription | None = None
         self._callers: dict[str, float] = {}  # when each called last, by its box
@@ -113,6 +116,17 @@ class Service:
     def load(self) -> int:
         """Calls running or waiting."""
         return self._queue.num_running + len(self._queue)
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether so much waits that other replicas should take what comes."""
+        most_waiting = max(self.limit, self._most_waiting or MOST_WAITING)
+        return self.load >= self.limit + most_waiting or self._waiting_bytes >= MOST_WAITING_BYTES
+
+    @property
+    def _has_room(self) -> bool:
+        most_waiting = self._most_waiting or MOST_WAITING
+        return len(self._queue) < most_waiting // 2 and self._waiting_bytes < MOST_WAITING_BYTES // 2
 
     @property
     def held_back(self) -> int:
@@ -173,7 +187,7 @@ class Service:
                 failure = _fail(FailureClass.BAD_REQUEST, str(error))
                 self._server.in_background(self._server.send(reply, failure, self._failure_class))
             return
-        job = _Job(self, message.subject, reply, request, (message.headers or {}).get("traceparent", ""))
+        job = _Job(self, message, request)
         now = self._server.loop.time()
         if reply:
             box = reply.split(".", 3)[2]
@@ -188,16 +202,16 @@ class Service:
             self._queue.add(job, "", Precedence())  # whose call it is, is in the blob
         else:
             self._queue.add(job, request.rollout, Precedence(request.priority, request.share))
+        self._waiting_bytes += job.num_bytes
         self._starter.schedule()
-        # Beyond so many waiting calls other replicas should take them.
-        full = self.load >= self.limit + max(self.limit, MOST_WAITING)
-        if full and self.group and self._subscriptions and not self._joining:
+        if self._is_full and self.group and self._subscriptions and not self._joining:
             self._server.in_background(self._unsubscribe())
 
     def _start_one(self) -> bool:
         if not self._queue or self._queue.num_running >= self.limit:
             return False
         job = self._queue.pop()
+        self._waiting_bytes -= job.num_bytes
         job.task = self._server.loop.create_task(self._run(job))
         started = self._server.loop.time()
         # Not inside the task: one that is cancelled before its first step runs nothing of its own.
@@ -207,7 +221,7 @@ class Service:
     async def _run(self, job: _Job) -> None:
         reply = await self._reply_to(job)
         if not isinstance(reply, Fail):
-            job.cost = self._cost(reply)
+            job.cost = cost_of(reply)
         if job.timer is not None:
             job.timer.cancel()
         if job.reply:
@@ -280,12 +294,13 @@ class Service:
     def _next(self) -> None:
         if self._queue:
             self._starter.schedule()
-        if not self._subscriptions and not self._leaving and len(self._queue) < MOST_WAITING // 2:
+        if not self._subscriptions and not self._leaving and self._has_room:
             self._server.in_background(self.join())
 
     def drop(self, job: _Job) -> None:
         """Remove a job that has not started."""
         self._queue.end(job)
+        self._waiting_bytes -= job.num_bytes
         self._server.forget(job)
         self._next()
 
@@ -294,6 +309,7 @@ class Service:
         while self._queue:
             job = self._queue.pop()
             self._queue.end(job)
+            self._waiting_bytes -= job.num_bytes
             self._server.forget(job)
 
 
@@ -333,8 +349,8 @@ class Server:
         *,
         group: str = "",
         limit: int,
+        most_waiting: int = 0,
         failure_class: FailureClass = FailureClass.VERIFIER_FAILED,
-        cost: Callable[[Message], float] = lambda _: 1.0,
     ) -> Service:
         """Answer every request on `subject` with `handler(subject, request)`, at most `limit` at a time.
 
@@ -342,8 +358,8 @@ class Server:
 
         Args:
             group: queue group that shares the requests; callers may also ask this process by name, for the same slots.
+            most_waiting: beyond so many waiting calls it leaves the group for a while; 0: `MOST_WAITING`.
             failure_class: of the reply when `handler` raises something else than a RolloutError.
-            cost: of a reply, above 0; runs get their shares of the sum.
         """
         service = Service(
             self,
@@ -353,8 +369,8 @@ class Server:
             decode=decode,
             handler=handler,
             limit=limit,
+            most_waiting=most_waiting,
             failure_class=failure_class,
-            cost=cost,
         )
         self.services.append(service)
         await service.join()
