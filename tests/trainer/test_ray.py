@@ -1,11 +1,13 @@
 """The environment actor of NeMo RL, on a real Ray, called as NeMo RL calls it."""
 
 import asyncio
+import json
 import subprocess
 import sys
 import tempfile
 import types
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +16,7 @@ from gymq.data.failure_status import RowFailed
 from gymq.trainer import TrainerError
 from gymq.trainer.nemo_rl import NemoGym, _traced, remote_class
 from tests.bridge.engine import say
+from tests.bridge.environments import Counter
 from tests.bridge.world import World
 from tests.support.waiting import DEADLINE_S
 
@@ -64,11 +67,56 @@ async def test_rows_that_cannot_be_given_back_are_refused(world: World, run: str
         environment.set_tokenizer(object())
         with pytest.raises(TrainerError, match="at least one row"):
             await anext(environment.run_rollouts([], TIMER))
-        with pytest.raises(TrainerError, match="row 1 has no `_rowidx`"):
+        with pytest.raises(TrainerError, match=r"row 1 \('say done'\) has no `_rowidx`"):
             await anext(environment.run_rollouts([world.row()], TIMER))
     finally:
         await environment.shutdown()
     assert not world.engine.requests
+
+
+def shard(world: World, run: str, agent: str, resources: str, folder: Path) -> dict[str, Any]:
+    """What NeMo RL gives the actor of a shard: the files of its entries, and `gymq`, which all shards inherit."""
+    references = {
+        "entrypoint": "worker.py",
+        "resources_server": {"type": "resources_servers", "name": world.name(resources)},
+        "model_server": {"type": "responses_api_models", "name": world.name("policy")},
+    }
+    entries = {
+        world.name("policy"): {"responses_api_models": {"simulated_model": {"entrypoint": "worker.py"}}},
+        world.name(resources): {"resources_servers": {"mcqa": {"entrypoint": "worker.py", "domain": "knowledge"}}},
+        world.name(agent): {"responses_api_agents": {"simple_agent": references}},
+    }
+    file = folder / f"{agent}.yaml"
+    file.write_text(json.dumps(entries))
+    cfg = config(world, run)
+    cfg["initial_global_config_dict"]["config_paths"] = [str(file)]
+    return cfg
+
+
+async def test_shards_of_one_cluster_list_what_each_is_configured_for(world: World, run: str, tmp_path: Path) -> None:
+    await world.add_resources("counter", Counter())
+    await world.add_agent("counting", "counter")
+    asked = (("asker", "grader"), ("counting", "counter"))
+    shards = [NemoGym(shard(world, run, agent, resources, tmp_path)) for agent, resources in asked]
+    try:
+        for environment, (agent, resources) in zip(shards, asked, strict=True):
+            await environment._spinup()
+            listed = {world.name(agent), world.name(resources), world.name("policy")}
+            assert set(await environment.list_entries()) == listed
+            source = {"_rowidx": 0, "task_source": world.name(resources)}
+            assert environment._agent_of(source)["agent_ref"]["name"] == world.name(agent)
+    finally:
+        for environment in shards:
+            await environment.shutdown()
+
+
+async def test_a_shard_without_its_workers_says_which_is_missing(world: World, run: str, tmp_path: Path) -> None:
+    environment = NemoGym(shard(world, run, "nobody", "grader", tmp_path))
+    try:
+        with pytest.raises(TrainerError, match=f"no worker serves responses_api_agents {world.name('nobody')}"):
+            await environment._spinup()
+    finally:
+        await environment.shutdown()
 
 
 # On Ray ---------------------------------------------------------------------------------------------------------------

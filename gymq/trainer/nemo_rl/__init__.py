@@ -20,7 +20,7 @@ from typing import Any, ClassVar, get_args
 from gymq.bus import Bus
 from gymq.bus.discovery import find_workers, is_running
 from gymq.cluster.launch import Cluster
-from gymq.config import load
+from gymq.config import Config, load
 from gymq.config.process_settings import process_variables
 from gymq.data.rows import AGENT_REF, ROW_NUMBER, TASK_INDEX
 from gymq.protocol.instances import SERVER_TYPE_OF
@@ -53,7 +53,8 @@ class NemoGym:
         Args:
             cfg: NeMo RL's: `model_name`, `base_urls` of its engines, and `initial_global_config_dict`, a configuration
                 of workers. The mapping `gymq` in the latter may have `nats`, the URL of a cluster that already runs,
-                and `run`, the name that rollouts are stored under.
+                and `run`, the name that rollouts are stored under. Of such a cluster the instances of the
+                configuration are used, or all if it has no `config_paths`.
 
         Raises:
             TrainerError: it asks for what this actor does not do.
@@ -77,7 +78,11 @@ class NemoGym:
         """
         tree = dict(self._cfg.get("initial_global_config_dict") or {})
         ours = dict(tree.pop(OURS, None) or {})
-        url = ours.get("nats") or await self._start_cluster(tree)
+        url: Any = ours.get("nats")
+        config = None
+        if not url or tree.get("config_paths"):
+            config = self._configured(tree)
+            url = url or await self._start_cluster(config)
         self._bus = await Bus.connect(url, role="trainer", name="NeMo RL")
         self._stack.push_async_callback(self._bus.close)
         training = TrainingRun(self._bus, ours.get("run") or f"nemo-rl-{secrets.token_hex(4)}")
@@ -86,10 +91,13 @@ class NemoGym:
             log.warning("cancelled %d rollouts that an earlier actor of run %s left", num_left_over, training.run)
         for worker in await find_workers(self._bus, wait_s=LOOK_S):
             metadata = worker["metadata"]
-            if metadata.get("kind") in SERVER_TYPE_OF:
+            if metadata.get("kind") in SERVER_TYPE_OF and (config is None or worker["name"] in self._expected):
                 self._expected[worker["name"]] = (metadata["kind"], metadata["implementation"])
+        if config is not None:
+            await self.health_check()
 
-    async def _start_cluster(self, tree: dict[str, Any]) -> str:
+    def _configured(self, tree: dict[str, Any]) -> Config:
+        """Load the configuration, and expect its instances."""
         engines = {"policy_model_name": self._cfg["model_name"], "policy_base_url": self._cfg["base_urls"]}
         paths = [str(path) for path in tree.pop("config_paths", ())]
         config = load(paths, [], initial={**tree, **engines, "policy_api_key": "dummy_key"})
@@ -98,6 +106,9 @@ class NemoGym:
             refers_to = instance.options.get(RESOURCES_REF)
             if instance.kind == "agents" and isinstance(refers_to, dict):
                 self._agents_of[refers_to.get("name", "")].append(instance.name)
+        return config
+
+    async def _start_cluster(self, config: Config) -> str:
         folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="gymq-", ignore_cleanup_errors=True))
         cluster = Cluster(config.instances, folder=Path(folder), variables=process_variables(config.tree))
         return (await self._stack.enter_async_context(cluster)).url
