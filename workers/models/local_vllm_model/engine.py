@@ -21,6 +21,7 @@ from gymq.workers.models.local_vllm_model.checkpoint import UnusableWeights, che
 from gymq.workers.models.local_vllm_model.direct import ENDED, DirectChat, NotDirect, Settings
 from gymq.workers.models.local_vllm_model.engine_processes import first_error
 from gymq.workers.models.local_vllm_model.load_recorder import LoadRecorder
+from gymq.workers.models.local_vllm_model.parser_errors import shorten_parser_errors
 from gymq.workers.models.local_vllm_model.vllm_versions import find
 from gymq.workers.models.local_vllm_model.weight_versions import note, noted, put_on
 from gymq.workers.models.vllm_model.continuation import last_sampled
@@ -99,6 +100,7 @@ class Engine:
         tasks = await llm.get_supported_tasks()
         self._app = find("build_app")(self._args, tasks, llm.model_config)
         await find("init_app_state")(llm, self._app.state, self._args, tasks)
+        shorten_parser_errors()
         self._app.state.server = SimpleNamespace()  # vLLM asks it to exit when the engine breaks; gymq runs no server
         self._tokenizer = llm.get_tokenizer()
         self._exact_prompts = ExactPrompts(
