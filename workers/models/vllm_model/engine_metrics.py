@@ -6,11 +6,11 @@ TensorRT-LLM has them at `/prometheus/metrics`.
 
 from __future__ import annotations
 
-import math
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+_MOST = 2**53  # of anything that is counted; more is a mistake
 _PREFIXES = ("vllm:", "sglang:", "trtllm_", "dynamo_frontend_")
 _RANK_LABELS = ("engine", "dp_rank", "model")  # whose series add up; those of tensor parallel ranks say the same
 _PART_LABELS = ("priority", "reason")  # of series that are parts of another one
@@ -96,7 +96,7 @@ def _samples(text: str) -> Iterator[tuple[str, str, float]]:
             value = float(rest.split()[0])
         except (ValueError, IndexError):
             continue
-        if math.isfinite(value) and value >= 0:
+        if 0.0 <= value <= _MOST:
             yield name, "," + labels.replace('", ', '",'), value
 
 
@@ -107,4 +107,4 @@ def _label(labels: str, name: str) -> str:
 
 def _number(labels: str, name: str) -> int:
     value = _label(labels, name)
-    return int(value) if value.isdecimal() else 0
+    return int(value) if value.isdecimal() and len(value) < len(str(_MOST)) else 0

@@ -100,9 +100,12 @@ class Engines:
 
     def load(self) -> gymq.ModelLoad | None:
         """Return the requests of this worker, and its part of the KV caches; None if no engine reports its load."""
-        reports = [engine.reported for engine in self._engines.values() if engine.reported is not None]
-        if not reports:
+        by_name = {name: engine.reported for name, engine in self._engines.items() if engine.reported is not None}
+        if not by_name:
             return None
+        reports = [report for name, report in by_name.items() if not self._balancer.is_gone(name)] or [
+            *by_name.values()
+        ]
         num_requests = len(self._waiting) + self._balancer.in_flight
         num_tokens = sum(report.kv_cache_tokens for report in reports) // self._balancer.num_replicas
         return gymq.ModelLoad(num_requests, 0, max(report.kv_cache_use for report in reports), num_tokens)

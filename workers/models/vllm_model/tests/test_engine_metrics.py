@@ -91,6 +91,7 @@ def test_what_is_no_load_of_an_engine_is_none(text: str) -> None:
 def test_lines_that_are_off_cost_only_themselves() -> None:
     off = 'vllm:num_requests_waiting\nvllm:num_requests_waiting{engine="0"\nvllm:num_requests_waiting NaN\n'
     off += "vllm:num_requests_waiting{} much\nvllm:num_requests_waiting -1\nvllm:kv_cache_usage_perc +Inf\n"
+    off += f'vllm:num_requests_waiting 1e300\nvllm:cache_config_info{{kv_cache_size_tokens="{"9" * 5000}"}} 1\n'
     assert read_metrics(off + VLLM + 'vllm:num_requests_waiting{engine="2", model_name="p"} 1 1700000000\n') == (
         EngineReport(8, 3, 0.5)
     )

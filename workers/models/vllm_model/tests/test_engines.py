@@ -226,6 +226,8 @@ async def test_replicas_divide_the_caches_of_their_engines(start: Start, server:
     assert worker.load() == gymq.ModelLoad(0, 0, 0.5, 32000)
     worker.share(1, 4)
     assert worker.load() == gymq.ModelLoad(0, 0, 0.5, 8000)
+    pool(worker)._balancer.eject(server.url, 0.0, since=0.0)
+    assert worker.load() == gymq.ModelLoad(0, 0, 0.5, 4000)
 
 
 async def test_the_metrics_of_tensorrt_llm_are_elsewhere(start: Start, server: MockServer) -> None:
