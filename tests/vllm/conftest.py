@@ -21,6 +21,7 @@ TOGETHER = {
     "test_engine.py": "engine",
     "test_exact_prompts.py": "HTTP",
     "test_parallel.py": "engine",
+    "test_pool.py": "pool",
     "test_sampling.py": "engine",
     "test_weights.py": "engine",
     "test_ray.py": "Ray",
