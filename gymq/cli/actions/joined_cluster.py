@@ -15,6 +15,7 @@ from gymq.cli.shared.errors import UsageError
 from gymq.cluster.server import is_gone
 from gymq.cluster.server.store import Store
 from gymq.config import Config, digest_of
+from gymq.redaction import redact
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.preflight import policies
 
@@ -78,9 +79,14 @@ async def check_served(bus: Bus, config: Config, address: ClusterAddress, *, is_
             break
         if address.is_of_another and is_gone(STORE, address.url):
             break
+    if wanted and not running:
+        cure = "wait until its command has ended"
+        if not address.is_of_another:
+            cure = "start them with `gymq up --nats URL` and this configuration, or leave --nats out"
+        raise UsageError(f"no worker answers at {redact(address.url)}; {cure}")
     for instance in config.instances:
         if (instance.name, instance.implementation) not in running:
-            others = ", ".join(f"{name} = {implementation}" for name, implementation in sorted(running)) or "nothing"
+            others = ", ".join(f"{name} = {implementation}" for name, implementation in sorted(running))
             raise UsageError(
                 f"the cluster that runs here does not serve {instance.name} = {instance.implementation}; it serves "
                 f"{others}. Stop it, or collect without a configuration of your own"
