@@ -69,8 +69,8 @@ class Provider(Endpoint):
     async def stop(self) -> None:
         await litellm.close_litellm_async_clients()
 
-    async def models(self) -> list[str]:
-        return []  # providers list them in many ways
+    async def models(self) -> dict[str, int | None]:
+        return {}  # providers list them in many ways
 
     async def _exchange(
         self, path: str, asked: Mapping[str, Any], _headers: Mapping[str, str] | None

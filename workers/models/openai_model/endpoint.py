@@ -20,8 +20,8 @@ import aiohttp
 import msgspec
 from gymq.workers.models.openai_model.left_out import LeftOut
 from gymq.workers.models.openai_model.limit import AdaptiveLimit
-from gymq.workers.models.openai_model.overflow import ContextOverflow, is_context_overflow
-from gymq.workers.models.openai_model.refusal import Refused
+from gymq.workers.models.openai_model.overflow import ContextOverflow, exceeds, is_context_overflow, numbers_of_tokens
+from gymq.workers.models.openai_model.refusal import UNFIT, Refused
 from gymq.workers.models.openai_model.retry import (
     ASKED_TOO_OFTEN,
     BROKEN,
@@ -56,6 +56,10 @@ _CURES = {
     405: "check the URL",
     501: "check the URL",
 }
+
+_NO_LIST = (LookupError, TypeError, AttributeError)
+LENGTHS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
+"""The fields for the longest reply that a request allows."""
 
 _decode = msgspec.json.Decoder().decode
 
@@ -96,6 +100,8 @@ class _Connector(aiohttp.TCPConnector):
 class Endpoint:
     """Posts JSON to the paths below one base URL."""
 
+    api = ""  # between the base URL and the paths of the dialects, where they begin with it
+
     def __init__(
         self,
         base_url: str,
@@ -114,6 +120,7 @@ class Endpoint:
         self._secrets = sorted((text for text in secrets if len(text) >= _SHORTEST_SECRET), key=len, reverse=True)
         self.limit = AdaptiveLimit(max_concurrent_requests)
         self._left_out = LeftOut()
+        self._lengths: dict[str, int | None] | None = None  # of the models' contexts, once they were asked for
         self.num_retries = 0
         self._host = urlsplit(self.base_url).netloc
         self._waiting: Counter[str] = Counter()  # requests that wait for their next try, by the reason
@@ -172,15 +179,19 @@ class Endpoint:
             message = f"{self.base_url + path}: no answer within {timeout_s:.3g} s"
             raise gymq.RolloutError(gymq.FailureClass.DEADLINE_EXCEEDED, message) from None
 
-    async def models(self) -> list[str]:
-        """Return the names of the models that the endpoint lists; empty if it does not say."""
+    async def models(self) -> dict[str, int | None]:
+        """Return the models that the endpoint lists, and the tokens of their contexts; empty if it does not say."""
         try:
             async with asyncio.timeout(LIST_TIMEOUT_S):
-                _, body = await self.get("/models", MAX_LIST_BYTES)
-            listed = [model["id"] for model in _decode(body)["data"]]
-            return [name for name in listed if isinstance(name, str)]
-        except (aiohttp.ClientError, OSError, msgspec.DecodeError, UnicodeDecodeError, LookupError, TypeError):
-            return []
+                _, body = await self.get(f"{self.api}/models", MAX_LIST_BYTES)
+            listed = {model["id"]: model.get("max_model_len") for model in _decode(body)["data"]}
+            return {
+                name: length if isinstance(length, int) else None
+                for name, length in listed.items()
+                if isinstance(name, str)
+            }
+        except (aiohttp.ClientError, OSError, msgspec.DecodeError, UnicodeDecodeError, *_NO_LIST):
+            return {}
 
     async def get(self, path: str, max_bytes: int) -> tuple[int, bytes]:
         """Return the status of an answer and its body, which is empty if it is longer than allowed.
@@ -207,8 +218,20 @@ class Endpoint:
             try:
                 return await self._in_turn(path, sent, headers)
             except Refused as refused:
+                if refused.status in UNFIT and await self._is_too_long(sent, refused.reason):
+                    raise ContextOverflow(str(refused)) from None
                 if not self._left_out.learn(path, sent, refused):
                     raise
+
+    async def _is_too_long(self, sent: Mapping[str, Any], said: str) -> bool:
+        """Return whether a refusal in unknown words is about a conversation longer than the model's context."""
+        if not numbers_of_tokens(said):
+            return False
+        if self._lengths is None:
+            self._lengths = await self.models()
+        length = self._lengths.get(sent.get("model", ""))
+        asked = next((sent[name] for name in LENGTHS if isinstance(sent.get(name), int)), 0)
+        return length is not None and exceeds(said, length, asked)
 
     async def _in_turn(self, path: str, body: Mapping[str, Any], headers: Mapping[str, str] | None) -> dict[str, Any]:
         async with self.limit.slot() as sent_in:

@@ -46,6 +46,8 @@ _PHRASES = re.compile(
 )
 _MOST_READ = 4096  # characters of an error, which an engine may make as long as it likes
 _ASKED_TOO_MUCH = re.compile(r"max_tokens=\d+ cannot be greater than max_model_len")  # whatever the prompt
+_FEWEST_DIGITS, _MOST_DIGITS = 3, 12  # of a length in tokens
+_NUMBER = re.compile(r"\d[\d,]*")
 _RATE_LIMIT = re.compile(r"rate.?limit|tokens per (minute|day)", re.IGNORECASE)
 
 
@@ -66,3 +68,24 @@ def is_context_overflow(status: int, code: str, said: str) -> bool:
     if status not in _STATUSES or _ASKED_TOO_MUCH.search(said) or _RATE_LIMIT.search(f"{code} {said}"):
         return False
     return code in _CODES or _PHRASES.search(said) is not None
+
+
+def numbers_of_tokens(said: str) -> list[int]:
+    """Return the numbers in a refusal that may be lengths of a prompt or of a model's context, the largest first."""
+    found = [number.replace(",", "") for number in _NUMBER.findall(said[:_MOST_READ])]
+    return sorted((int(number) for number in found if _FEWEST_DIGITS <= len(number) <= _MOST_DIGITS), reverse=True)
+
+
+def exceeds(said: str, length: int, asked: int) -> bool:
+    """Return whether the numbers in a refusal say that prompt and reply are longer than a model's context.
+
+    Args:
+        said: the refusal's text.
+        length: of the model's context, in tokens.
+        asked: the longest reply that the request allows; 0 if it sets no limit.
+    """
+    given = numbers_of_tokens(said)
+    if length not in given or asked >= length or _RATE_LIMIT.search(said):
+        return False
+    largest = [number for number in given if number != length][:2]
+    return sum(largest) > length or largest[:1] > [length - asked]

@@ -86,7 +86,7 @@ class OpenAIModel(EndpointModel):
         """Raises RolloutError: the endpoint lists its models, and the one of the options is not among them."""
         name, served = self.options.openai_model, await self._endpoint.models()
         if served and name not in served:
-            nearest = difflib.get_close_matches(name, served, n=MAX_MODELS_NAMED, cutoff=0.0)
+            nearest = difflib.get_close_matches(name, [*served], n=MAX_MODELS_NAMED, cutoff=0.0)
             names = self._endpoint.excerpt(", ".join(nearest))
             text = f"{self._endpoint.base_url}: no model {name!r} there; it serves {names}"
             raise failed(text, retryable=False, curable=True)

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from gymq.workers.models.openai_model.endpoint import LENGTHS
 from gymq.workers.models.vllm_model.audio import AUDIO_MEMBERS
 from gymq.workers.models.vllm_model.engine_form import merged
 from gymq.workers.models.vllm_model.options import VLLMOptions
@@ -15,7 +16,6 @@ from gymq.responses import InvalidRequest, Item, split_think_blocks
 from gymq.responses.arguments import with_sent_arguments
 from gymq.responses.tokens import OPTIONAL_TOKEN_FIELDS
 
-_LENGTHS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
 _UNKNOWN_TO_ENGINES = frozenset({*TOKEN_FIELDS, *OPTIONAL_TOKEN_FIELDS})
 
 # What a prompt is made of; the rest of a body does not change its tokens.
@@ -175,7 +175,7 @@ def _object_in(metadata: Mapping[str, Any], name: str) -> dict[str, Any]:
 def _check_length(body: Mapping[str, Any]) -> None:
     """Check the length of a reply; an engine reports a wrong one as it does a conversation that leaves no room."""
     least = body.get("min_tokens") or 0
-    for name in _LENGTHS:
+    for name in LENGTHS:
         most = body.get(name)
         if isinstance(most, int) and isinstance(least, int) and most < max(1, least):
             raise InvalidRequest(

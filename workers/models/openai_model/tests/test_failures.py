@@ -204,6 +204,23 @@ async def test_a_full_context_is_an_incomplete_reply(
     assert len(server.asked) == 1
 
 
+@DIALECTS
+async def test_the_length_of_the_model_tells_what_a_refusal_is_about(
+    start: Start, server: MockServer, dialect: str
+) -> None:
+    async def reply(asked: Asked) -> Answer:
+        if asked.target.endswith("/models"):
+            return as_json({"data": [{"id": "served", "max_model_len": 512}]})
+        return error("400 Bad Request", "je 500 + 100 Tokens, erlaubt sind 512")
+
+    server.reply = reply
+    worker = await start(dialect=dialect)
+    for _ in range(2):
+        assert overflowed(await ask(worker, max_output_tokens=100))
+    assert sum(asked.target.endswith("/models") for asked in server.asked) == 1
+    assert is_model_failure(await failure(worker, max_output_tokens=600), retryable=False)
+
+
 async def test_a_parameter_that_the_endpoint_does_not_know_is_no_full_context(start: Start, server: MockServer) -> None:
     server.answers = [error("400 Bad Request", "Unsupported parameter: 'max_context'.")]
     assert is_model_failure(await failure(await start(dialect="chat")), retryable=False)

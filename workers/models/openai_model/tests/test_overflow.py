@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from gymq.workers.models.openai_model.overflow import is_context_overflow
+from gymq.workers.models.openai_model.overflow import exceeds, is_context_overflow
 
 TEXTS = {
     "Anthropic": "prompt is too long: 210000 tokens > 200000 maximum",
@@ -68,3 +68,22 @@ def test_other_refusals_are_not_a_full_context(said: str) -> None:
 @pytest.mark.parametrize("status", [401, 404, 429, 503])
 def test_other_statuses_are_not_a_full_context(status: int) -> None:
     assert not is_context_overflow(status, "", "maximum context length")
+
+
+@pytest.mark.parametrize(
+    ("said", "asked", "too_long"),
+    [
+        ("30,000 + 4,096 tokens do not fit: 32768 at most", 4096, True),
+        ("prompt of 33000 tokens, but the model takes 32768", 0, True),
+        ("prompt of 32000 tokens, but the model takes 32768", 1024, True),
+        ("prompt of 32000 tokens, but the model takes 32768", 0, False),
+        ("the model takes 32768", 0, False),
+        ("the model takes 32768", 1024, False),
+        ("max_tokens 40000 is more than 32768", 40000, False),
+        ("40000 tokens in a minute, the most is 32768: rate limit", 0, False),
+        ("33000 is too much", 0, False),
+        ("1" * 5000, 0, False),
+    ],
+)
+def test_numbers_say_that_a_conversation_is_too_long(said: str, asked: int, too_long: bool) -> None:
+    assert exceeds(said, 32768, asked) is too_long
