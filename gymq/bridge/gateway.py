@@ -25,6 +25,7 @@ from gymq.bridge.failures import not_found
 from gymq.bridge.http import check_key, read_body
 from gymq.bridge.http_server import HttpServer
 from gymq.bridge.model_calls import Ask, answer
+from gymq.bridge.previous_responses import PreviousResponses
 from gymq.redaction import hidden
 
 PREFIX = "/ng-rollout/{rollout}"
@@ -54,6 +55,7 @@ class Admission:
     num_calls: int = 0
     num_failed: int = 0
     in_flight: set[asyncio.Task[Any]] = field(default_factory=set, repr=False)
+    previous: PreviousResponses = field(default_factory=PreviousResponses, repr=False)
     room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE), repr=False)
 
     @property
@@ -149,7 +151,7 @@ class Gateway:
             try:
                 async with admission.room:
                     body = await read_body(request, max_bytes=MAX_BODY_BYTES, timeout_s=BODY_TIMEOUT_S)
-                    reply = await answer(request, dialect, body, ask)
+                    reply = await answer(request, dialect, body, ask, admission.previous)
             finally:
                 admission.in_flight.discard(task)
             if reply.status == 200:

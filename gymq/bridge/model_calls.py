@@ -13,6 +13,7 @@ from gymq.bridge.dialects import Body, Dialect
 from gymq.bridge.events import COMMENT
 from gymq.bridge.failures import BridgeError, invalid, of_rollout_error
 from gymq.bridge.http import json_response, parse_object
+from gymq.bridge.previous_responses import PreviousResponses
 from gymq.failures import RolloutError
 from gymq.protocol.tokens import to_json
 from gymq.responses.call_ids import with_ids_of_engine, with_unique_call_ids
@@ -23,10 +24,15 @@ Ask = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 """Asks the model: checked create parameters to a Responses object. Raises RolloutError or BridgeError."""
 
 
-async def answer(request: web.Request, dialect: Dialect, body: bytes, ask: Ask) -> web.StreamResponse:
+async def answer(
+    request: web.Request, dialect: Dialect, body: bytes, ask: Ask, previous: PreviousResponses | None = None
+) -> web.StreamResponse:
     """Answer a request to a model, with failures in the form of the dialect.
 
     The model answers as a whole. If the client asks for a stream the answer is replayed as events once it is complete.
+
+    Args:
+        previous: the replies that a request may continue by an id; None: the model's endpoint knows of such ids.
     """
     try:
         asked = parse_object(body)
@@ -37,19 +43,23 @@ async def answer(request: web.Request, dialect: Dialect, body: bytes, ask: Ask) 
         params = dialect.params(asked)
         if isinstance(params["input"], str):
             params["input"] = [{"type": "message", "role": "user", "content": params["input"]}]
+        if previous is not None:
+            params = previous.continued(params)
         if asked.get("stream") if dialect.streams is None else dialect.streams:
-            return await _stream(request, dialect, asked, _reply(dialect, asked, ask, params))
-        return json_response(to_json(await _reply(dialect, asked, ask, params)))
+            return await _stream(request, dialect, asked, _reply(dialect, asked, ask, params, previous))
+        return json_response(to_json(await _reply(dialect, asked, ask, params, previous)))
     except BridgeError as error:
         return json_response(to_json(dialect.error(error)), error.status)
 
 
-async def _reply(dialect: Dialect, asked: Body, ask: Ask, params: Body) -> Body:
+async def _reply(dialect: Dialect, asked: Body, ask: Ask, params: Body, previous: PreviousResponses | None) -> Body:
     try:
         response = await ask({**params, "input": with_ids_of_engine(params["input"])})
         usage = response.get("usage")
         output = with_unique_call_ids(response["output"], params["input"])
         known = {"output": output, "usage": usage and responses.with_known_details(usage)}
+        if previous is not None:
+            previous.keep(params["input"], {**response, **known})
         return dialect.reply({**response, **known}, asked)
     except RolloutError as error:
         raise of_rollout_error(error) from None

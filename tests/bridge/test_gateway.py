@@ -64,6 +64,31 @@ async def test_usage_without_details_and_repeated_ids_reach_a_program_as_sdks_ex
     assert asked[-1] == ["bash:0"] * 4
 
 
+async def test_a_program_may_continue_a_reply_by_its_id() -> None:
+    asked: list[list[str]] = []
+
+    async def ask(params: dict[str, Any]) -> dict[str, Any]:
+        assert "previous_response_id" not in params
+        asked.append([item["role"] for item in params["input"]])
+        return {**reply("said"), "id": f"resp_{len(asked)}"}
+
+    async with (
+        Gateway() as gateway,
+        gateway.admit("run/1/2", ask) as admission,
+        gateway.admit("run/1/3", ask) as other,
+        openai.AsyncOpenAI(base_url=admission.openai_url, api_key=admission.api_key) as sdk,
+        openai.AsyncOpenAI(base_url=other.openai_url, api_key=other.api_key) as stranger,
+    ):
+        first = await sdk.responses.create(model="any", input="one")
+        second = await sdk.responses.create(model="any", input="two", previous_response_id=first.id)
+        await sdk.responses.create(model="any", input="three", previous_response_id=second.id)
+        await sdk.responses.create(model="any", input="two again", previous_response_id=first.id)
+        with pytest.raises(openai.UnprocessableEntityError, match="no reply of this rollout has the id 'resp_1'"):
+            await stranger.responses.create(model="any", input="two", previous_response_id=first.id)
+    turn = ["user", "assistant"]
+    assert asked == [["user"], [*turn, "user"], [*turn, *turn, "user"], [*turn, "user"]]
+
+
 async def post(url: str, key: str, body: Any) -> int:
     headers = {"Authorization": f"Bearer {key}"}
     async with aiohttp.ClientSession() as session, session.post(url, json=body, headers=headers) as answer:

@@ -56,8 +56,8 @@ class Deployment(Endpoint):
     async def stop(self) -> None:
         await self._client.close()
 
-    async def models(self) -> list[str]:
-        return []  # deployments have their own names
+    async def models(self) -> dict[str, int | None]:
+        return {}  # deployments have their own names
 
     async def _exchange(
         self, path: str, asked: Mapping[str, Any], _headers: Mapping[str, str] | None

@@ -21,7 +21,7 @@ import msgspec
 from gymq.workers.models.openai_model.left_out import LeftOut
 from gymq.workers.models.openai_model.limit import AdaptiveLimit
 from gymq.workers.models.openai_model.overflow import ContextOverflow, exceeds, is_context_overflow, numbers_of_tokens
-from gymq.workers.models.openai_model.refusal import UNFIT, Refused
+from gymq.workers.models.openai_model.refusal import UNFIT, Refused, reason_and_code
 from gymq.workers.models.openai_model.retry import (
     ASKED_TOO_OFTEN,
     BROKEN,
@@ -295,7 +295,7 @@ class Endpoint:
         if not isinstance(parsed, dict):
             raise self._nonsense(url, "answered with JSON that is not an object")
         if parsed.get("error"):
-            said, code = _reason_and_code(parsed, "")
+            said, code = reason_and_code(parsed, "")
             reason = self.excerpt(said)
             message = self.redacted(f"{url}: failed") + (f": {reason}" if reason else "")
             if is_context_overflow(head.status, code, said):
@@ -328,7 +328,7 @@ class Endpoint:
     def _error(self, url: str, head: Head, body: bytes) -> Exception:
         text = "an HTML page" if head.content_type == "text/html" else body.decode(errors="replace")
         try:
-            said, code = _reason_and_code(_decode(body), text)
+            said, code = reason_and_code(_decode(body), text)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             said, code = text, ""
         reason = self.excerpt(said)
@@ -371,21 +371,6 @@ class Endpoint:
         """Return foreign text shortened to one line, without secrets."""
         text = " ".join(self.redacted(text).split())
         return text if len(text) <= MAX_EXCERPT else f"{text[:MAX_EXCERPT]}..."
-
-
-def _reason_and_code(parsed: Any, text: str) -> tuple[str, str]:
-    """Return what an error body says, for people and for programs. OpenAI's form and its usual variations are known.
-
-    Args:
-        text: the message if it has none.
-    """
-    error = parsed.get("error", parsed) if isinstance(parsed, dict) else parsed
-    if not isinstance(error, dict):
-        return error if isinstance(error, str) else text, ""
-    message = error.get("message") or error.get("detail")
-    # Some gateways repeat the status as the code.
-    code = next((code for name in ("code", "type") if (code := error.get(name)) and isinstance(code, str)), "")
-    return message if isinstance(message, str) else text, code
 
 
 def _reason_of(error: Exception) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from gymq.workers.models.openai_model.response_cache import DEFAULT_FOLDER, Resp
 import gymq
 from gymq.model import ModelMemory
 from gymq.protocol.subjects import RolloutId
-from gymq.responses import Item, ResponsesError, split_at_first_generated
+from gymq.responses import ResponsesError, split_at_first_generated
 from gymq.responses.errors import note, noting
 from gymq.responses.reply import cut_before_first_token
 
@@ -56,6 +56,9 @@ class EndpointOptions(gymq.WorkerOptions):
         """Requests on their way to one endpoint at a time, from all replicas together; None: no limit."""
         return self.max_concurrent_requests
 
+
+Ask = Callable[[gymq.ModelRequest], Awaitable[dict[str, Any]]]
+Cut = Callable[[dict[str, Any]], dict[str, Any]]
 
 # What an answer does not depend on.
 _NO_SETTINGS = frozenset(
@@ -150,34 +153,36 @@ class EndpointModel(gymq.Model):
                 f"{self.name}: more replicas than the {self.options.request_limit} requests at a time; others send"
             )
             raise gymq.RolloutError(gymq.FailureClass.SATURATED, message)
+        return await self.answer_or_cut(request, "input", self.ask, cut_before_first_token)
+
+    async def answer_or_cut(self, request: gymq.ModelRequest, items: str, ask: Ask, cut: Cut) -> dict[str, Any]:
+        """Return the answer to a request, cut if the endpoint refuses what a policy wrote in it and nothing else.
+
+        Args:
+            items: the parameter that holds the conversation.
+            ask: asks the endpoint.
+            cut: makes of the answer to the conversation's beginning one that says nothing and is cut short.
+        """
         started = time.monotonic()
         noting.set(partial(self._oddities.note, RolloutId.run_of(request.rollout)))
         try:
-            return await self.ask(request)
+            return await ask(request)
         except gymq.RolloutError as error:
-            prompt, history = split_at_first_generated(request.params["input"])
             is_refused = isinstance(error.__context__, Refused) and not error.retryable and not error.curable
-            if not (is_refused and history):
+            if not is_refused:
                 raise
+            prompt, history = split_at_first_generated(request.params[items])
+            if not history:
+                raise
+            # The settings stay the same, so that one of them is not mistaken for a fault of the policy.
+            params = {**request.params, items: prompt or PROBE["input"]}
             left_s = request.timeout_s - (time.monotonic() - started)
-            answer = await self._answer_without_history(request, prompt, left_s)
-            if answer is None:
-                raise
+            try:
+                answer = await ask(replace(request, params=params, timeout_s=left_s, memory=ModelMemory()))
+            except gymq.RolloutError:
+                raise error from None
             note("rollouts that are cut because the endpoint refuses their history", error.message)
-            return cut_before_first_token(answer)
-
-    async def _answer_without_history(
-        self, request: gymq.ModelRequest, prompt: list[Item], timeout_s: float
-    ) -> dict[str, Any] | None:
-        """Return the answer to the request without what a policy wrote; None if the endpoint refuses the rest too.
-
-        The settings stay the same, so that one of them is not mistaken for a fault of the policy.
-        """
-        params = {**request.params, "input": prompt or PROBE["input"]}
-        try:
-            return await self.ask(replace(request, params=params, timeout_s=timeout_s, memory=ModelMemory()))
-        except gymq.RolloutError:
-            return None
+            return cut(answer)
 
 
 def _without_script(params: dict[str, Any]) -> dict[str, Any]:

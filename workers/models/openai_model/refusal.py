@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import gymq
 
 _UNKNOWN_PATH = frozenset({404, 405, 501})
@@ -38,3 +40,18 @@ class Refused(gymq.GymqError):
     def is_unknown_path(self) -> bool:
         """Whether the endpoint may not have the path that was asked at all."""
         return self.status in _UNKNOWN_PATH
+
+
+def reason_and_code(parsed: Any, text: str) -> tuple[str, str]:
+    """Return what an error body says, for people and for programs. OpenAI's form and its usual variations are known.
+
+    Args:
+        text: the message if it has none.
+    """
+    error = parsed.get("error", parsed) if isinstance(parsed, dict) else parsed
+    if not isinstance(error, dict):
+        return error if isinstance(error, str) else text, ""
+    message = error.get("message") or error.get("detail")
+    # Some gateways repeat the status as the code.
+    code = next((code for name in ("code", "type") if (code := error.get(name)) and isinstance(code, str)), "")
+    return message if isinstance(message, str) else text, code

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from gymq.responses import InvalidRequest
+from gymq.responses.arguments import sent_arguments
 from gymq.responses.errors import checked
 from gymq.responses.schema import ChatToolCall
 
@@ -66,12 +67,23 @@ def known_chat_params(request: object) -> dict[str, Any]:
     settings = checked(request, _Settings, strict=False)
     if settings.stream:
         raise InvalidRequest("stream", "only false is possible here")
-    known = {"messages": messages}
+    known = {"messages": list(map(_with_sent_arguments, messages))}
     for name in _Settings.__struct_fields__:
         value = request.get(name)
         if value is not None:
             known[name] = getattr(settings, name) if isinstance(value, str | int | float) else value
     return known
+
+
+def _with_sent_arguments(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message whose calls have arguments that every engine takes."""
+    if not message.get("tool_calls"):
+        return message
+    calls = [
+        {**call, "function": {**call["function"], "arguments": sent_arguments(call["function"]["arguments"])}}
+        for call in message["tool_calls"]
+    ]
+    return {**message, "tool_calls": calls}
 
 
 def _check_message(message: object, path: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -197,7 +197,11 @@ class VLLMModel(EndpointModel):
             chat = known_chat_params(request.params)
         except ResponsesError as error:
             raise unsendable(error) from None
-        chat["messages"] = prepared(chat["messages"], self.options)
+        cut = empty_completion(self.options.model, "length")
+        return await self.answer_or_cut(replace(request, params=chat), "messages", self._ask_chat, lambda _: cut)
+
+    async def _ask_chat(self, request: gymq.ModelRequest) -> dict[str, Any]:
+        chat = {**request.params, "messages": prepared(request.params["messages"], self.options)}
         return await self._complete(request, chat, lambda completion: completion)
 
     async def _complete(

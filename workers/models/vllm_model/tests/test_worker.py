@@ -262,6 +262,27 @@ async def test_an_engine_gets_a_history_whose_arguments_are_objects(
     assert json.loads(call["arguments"]) == sent
 
 
+def chat_history(arguments: str) -> list[dict[str, Any]]:
+    call = {"id": "call_1", "type": "function", "function": {"name": "add", "arguments": arguments}}
+    said = {"role": "assistant", "content": None, "tool_calls": [call]}
+    return [USER, said, {"role": "tool", "tool_call_id": "call_1", "content": "2"}]
+
+
+async def test_a_history_in_chat_has_arguments_that_are_objects(start: Start, server: MockServer) -> None:
+    server.answers = [as_json(completion("2"))]
+    await ask_chat(await start(), messages=chat_history('{"a": '))
+    [asked] = server.asked
+    [call] = asked.body["messages"][1]["tool_calls"]
+    assert json.loads(call["function"]["arguments"]) == {"__unparsed_arguments__": '{"a": '}
+
+
+async def test_a_refused_history_in_chat_is_cut(start: Start, server: MockServer) -> None:
+    server.answers = [error("400 Bad Request", "unexpected role"), as_json(completion("3"))]
+    reply = await ask_chat(await start(), messages=chat_history("{}"))
+    assert (reply["choices"][0]["finish_reason"], reply["choices"][0]["message"]["content"]) == ("length", None)
+    assert [len(asked.body["messages"]) for asked in server.asked] == [3, 1]
+
+
 async def test_a_refused_history_is_cut(start: Start, server: MockServer) -> None:
     server.answers = [error("400 Bad Request", "unexpected role"), as_json(completion("3"))]
     called = {"type": "function_call", "call_id": "call_1", "name": "add", "arguments": "{}"}

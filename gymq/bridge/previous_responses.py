@@ -1,0 +1,41 @@
+"""The conversations that a program may continue by the id of a reply instead of sending them again."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gymq.bridge.failures import invalid
+from gymq.responses import Item
+
+MAX_KEPT = 64  # replies of one rollout; programs continue one of the last
+
+_FIELD = "previous_response_id"
+
+
+class PreviousResponses:
+    """The newest replies of one rollout, each with the conversation before it."""
+
+    def __init__(self) -> None:
+        self._conversations: dict[str, list[Item]] = {}
+
+    def continued(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Return the parameters of a request with the whole conversation instead of an id.
+
+        Raises:
+            BridgeError: no reply that is kept has the id.
+        """
+        name = params.get(_FIELD)
+        if name is None:
+            return params
+        before = self._conversations.get(name)
+        if before is None:
+            raise invalid(f"{_FIELD}: no reply of this rollout has the id {name[:60]!r}; send all items in `input`")
+        kept = {field: value for field, value in params.items() if field != _FIELD}
+        return {**kept, "input": [*before, *params["input"]]}
+
+    def keep(self, conversation: list[Item], response: dict[str, Any]) -> None:
+        """Keep a reply and the conversation that it continues."""
+        self._conversations.pop(response["id"], None)
+        self._conversations[response["id"]] = [*conversation, *response["output"]]
+        if len(self._conversations) > MAX_KEPT:
+            del self._conversations[next(iter(self._conversations))]
