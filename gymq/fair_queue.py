@@ -7,7 +7,7 @@ the run that has been charged least for its share. A run that had no calls waiti
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import deque
 from typing import Generic, TypeVar
 
 from gymq.authoring import Precedence
@@ -23,7 +23,7 @@ T = TypeVar("T")
 class WaitingRun(Generic[T]):
     """The calls of one run in one class."""
 
-    __slots__ = ("charged", "mean_cost", "name", "num_running", "of_class", "share", "waiting")
+    __slots__ = ("charged", "mean_cost", "name", "num_running", "num_waiting", "of_class", "share", "waiting")
 
     def __init__(self, name: str, of_class: _Class[T], mean_cost: float) -> None:
         self.name = name
@@ -32,7 +32,8 @@ class WaitingRun(Generic[T]):
         self.charged = 0.0  # for its share
         self.share = 1.0
         self.num_running = 0
-        self.waiting: OrderedDict[T, None] = OrderedDict()
+        self.num_waiting = 0
+        self.waiting: deque[T] = deque()  # and calls that gave up, which are passed over
 
 
 class _Class(Generic[T]):
@@ -55,13 +56,16 @@ class FairQueue(Generic[T]):
 
     def __init__(self) -> None:
         self._classes: dict[Priority, _Class[T]] = {priority: _Class() for priority in Priority}
-        self._calls: dict[T, tuple[WaitingRun[T], float]] = {}  # each with its run, and what was charged for it
+        self._normal = self._classes[Priority.NORMAL]
+        # Each with its run, and what was charged for it; None: it waits.
+        self._calls: dict[T, tuple[WaitingRun[T], float | None]] = {}
+        self._num_waiting = 0
         self._mean_cost = 1.0
         self.num_running = 0  # had their turn and have not ended
 
     def __len__(self) -> int:
         """Return how many wait."""
-        return sum(of_class.num_waiting for of_class in self._classes.values())
+        return self._num_waiting
 
     def __contains__(self, call: T) -> bool:
         return call in self._calls
@@ -72,29 +76,31 @@ class FairQueue(Generic[T]):
         Args:
             rollout: "run/task/rollout", or another name; all calls outside of rollouts wait as those of one run.
         """
-        of_class = self._classes[precedence.priority]
+        priority = precedence.priority
+        of_class = self._normal if priority is Priority.NORMAL else self._classes[priority]
         name = RolloutId.run_of(rollout) if "/" in rollout else ""
         run = of_class.runs.get(name)
         if run is None:
             run = of_class.runs[name] = WaitingRun(name, of_class, self._mean_cost)
-        if not run.waiting:
-            run.charged = max(run.charged, of_class.reached)
+        if not run.num_waiting and run.charged < of_class.reached:
+            run.charged = of_class.reached
         run.share = precedence.share
-        run.waiting[call] = None
-        of_class.num_waiting += 1
-        self._calls[call] = run, 0.0
+        run.waiting.append(call)
+        self._calls[call] = run, None
+        self._count(run, 1)
 
     def pop(self) -> T:
-        """Take the call whose turn it is.
-
-        Raises:
-            IndexError: none waits.
-        """
-        of_class = self._next_class()
-        run = min((run for run in of_class.runs.values() if run.waiting), key=self._position)
-        call, _ = run.waiting.popitem(last=False)
-        of_class.num_waiting -= 1
-        of_class.reached = max(of_class.reached, run.charged)
+        """Take the call whose turn it is. One must wait."""
+        normal = self._normal
+        of_class = normal if normal.num_waiting == self._num_waiting else self._next_class()
+        runs = of_class.runs.values()
+        run = next(iter(runs)) if len(runs) == 1 else min(filter(_has_waiting, runs), key=self._position)
+        call = run.waiting.popleft()
+        while call not in self._calls:
+            call = run.waiting.popleft()
+        self._count(run, -1)
+        if of_class.reached < run.charged:
+            of_class.reached = run.charged
         run.charged += run.mean_cost / run.share
         run.num_running += 1
         self.num_running += 1
@@ -104,13 +110,13 @@ class FairQueue(Generic[T]):
     def put_back(self, call: T) -> None:
         """Have a call wait again, as the first of its run, that had its turn in vain."""
         run, charged = self._calls[call]
+        assert charged is not None
         run.charged -= charged / run.share
         run.num_running -= 1
         self.num_running -= 1
-        run.waiting[call] = None
-        run.waiting.move_to_end(call, last=False)
-        run.of_class.num_waiting += 1
-        self._calls[call] = run, 0.0
+        run.waiting.appendleft(call)
+        self._calls[call] = run, None
+        self._count(run, 1)
 
     def end(self, call: T, cost: float | None = None) -> None:
         """Forget a call that had its turn, or gave up waiting for it.
@@ -119,18 +125,22 @@ class FairQueue(Generic[T]):
             cost: of the call, above 0; None: unknown, or it had no turn.
         """
         run, charged = self._calls.pop(call)
-        if call in run.waiting:
-            del run.waiting[call]
-            run.of_class.num_waiting -= 1
+        if charged is None:
+            self._count(run, -1)
         else:
             run.num_running -= 1
             self.num_running -= 1
-        if cost is not None:
+        if charged is not None and cost is not None:
             run.charged += (cost - charged) / run.share
             run.mean_cost += FOLLOW * (cost - run.mean_cost)
             self._mean_cost += FOLLOW * (cost - self._mean_cost)
-        if not run.waiting and not run.num_running:
+        if not run.num_waiting and not run.num_running:
             del run.of_class.runs[run.name]
+
+    def _count(self, run: WaitingRun[T], change: int) -> None:
+        run.num_waiting += change
+        run.of_class.num_waiting += change
+        self._num_waiting += change
 
     @staticmethod
     def _position(run: WaitingRun[T]) -> float:
@@ -145,3 +155,7 @@ class FairQueue(Generic[T]):
                 return of_class
             of_class.num_ahead = 0
         return waiting[-1]
+
+
+def _has_waiting(run: WaitingRun[T]) -> bool:
+    return run.num_waiting > 0
