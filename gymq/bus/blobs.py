@@ -15,7 +15,7 @@ from gymq.bus.bus import Bus
 from gymq.bus.jetstream import JetStream
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder, compressed, encode
-from gymq.protocol.messages import BadMessage, BlobRef
+from gymq.protocol.messages import BadMessage, BlobRef, Call
 from gymq.protocol.subjects import RolloutId
 
 CALL_TTL_S = 3600
@@ -46,22 +46,28 @@ async def store(bus: Bus, body: bytes, kind: Literal["task", "rollout"], of: Rol
     return await _store(bus, body, subject, sha256, {}, PATIENCE_S)
 
 
-async def fit_call(bus: Bus, body: bytes, role: str, *, patience_s: float = PATIENCE_S) -> bytes:
+async def fit_call(
+    bus: Bus, body: bytes, role: str, *, request: Call | None = None, patience_s: float = PATIENCE_S
+) -> bytes:
     """Return what a request or a reply can carry: the body itself, or the reference of a blob with it, compressed.
 
     Args:
         role: of the receiver.
+        request: what the body is, if it is a request.
     """
     if len(body) <= bus.max_body_bytes:
         return body
-    return await store_call(bus, compressed(body), role, patience_s=patience_s)
+    return await store_call(bus, compressed(body), role, request=request, patience_s=patience_s)
 
 
-async def store_call(bus: Bus, body: bytes, role: str, *, patience_s: float = PATIENCE_S) -> bytes:
+async def store_call(
+    bus: Bus, body: bytes, role: str, *, request: Call | None = None, patience_s: float = PATIENCE_S
+) -> bytes:
     """Store the blob of a request or a reply for one hour and return its encoded reference.
 
     Args:
         role: of the receiver; no other role may read it.
+        request: what the body is, if it is a request.
         patience_s: seconds to wait for each part to be stored.
 
     Raises:
@@ -72,19 +78,29 @@ async def store_call(bus: Bus, body: bytes, role: str, *, patience_s: float = PA
         subject = subjects.call_parts(role, secrets.token_hex(12))
     except subjects.BadToken as error:
         raise BadMessage(str(error)) from None
-    return await _store(
-        bus, body, subject, hashlib.sha256(body).hexdigest(), {"Nats-TTL": f"{CALL_TTL_S}s"}, patience_s
-    )
+    headers = {"Nats-TTL": f"{CALL_TTL_S}s"}
+    return await _store(bus, body, subject, hashlib.sha256(body).hexdigest(), headers, patience_s, request)
 
 
-async def _store(bus: Bus, body: bytes, subject: str, sha256: str, headers: dict[str, str], patience_s: float) -> bytes:
+async def _store(
+    bus: Bus,
+    body: bytes,
+    subject: str,
+    sha256: str,
+    headers: dict[str, str],
+    patience_s: float,
+    request: Call | None = None,
+) -> bytes:
     js = bus.js
     size = bus.max_body_bytes
     parts = [body[start : start + size] for start in range(0, len(body), size)]
     # One message a subject makes a repeated write replace its own earlier copy.
     for number, part in enumerate(parts):
         await js.publish_with_retry(f"{subject}.{number}", part, headers, patience_s=patience_s)
-    return encode(BlobRef(subject=subject, parts=len(parts), num_bytes=len(body), sha256=sha256))
+    ref = BlobRef(subject=subject, parts=len(parts), num_bytes=len(body), sha256=sha256)
+    if request is not None:
+        ref.rollout, ref.priority, ref.share = request.rollout, request.priority, request.share
+    return encode(ref)
 
 
 async def read(bus: Bus, body: bytes, decode: Decoder, *kinds: str) -> Any:

@@ -459,12 +459,18 @@ class Pong(Message, tag="pong.v2", kw_only=True):
 
 
 class BlobRef(Message, tag="claim.v1", kw_only=True):
-    """Refer to a blob, a body larger than the server allows: `parts` messages `<subject>.<n>` in the stream PARTS."""
+    """Refer to a blob, a body larger than the server allows: `parts` messages `<subject>.<n>` in the stream PARTS.
+
+    In place of a request it has those fields by which calls wait.
+    """
 
     subject: PartsSubject
     parts: Annotated[int, msgspec.Meta(ge=1, le=4096)]
     num_bytes: Annotated[int, msgspec.Meta(ge=1, le=MAX_BODY_BYTES)]
     sha256: Digest
+    rollout: str = ""
+    priority: Priority = Priority.NORMAL
+    share: Share = 1.0
 
 
 ResourcesRequest = Seed | ToolCall | Verify | Close

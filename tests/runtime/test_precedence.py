@@ -19,7 +19,7 @@ from gymq.protocol.messages import Generate, Generated, Message, Priority, Task
 from gymq.testing import reply
 from tests.support.waiting import DEADLINE_S, until
 
-from .scripted_replica import ScriptedReplica, ask, call, decode
+from .scripted_replica import ScriptedReplica, ask, call, decode, noise
 from .test_task_queue import queue_tasks
 
 URGENT = Precedence(Priority.URGENT)
@@ -38,6 +38,21 @@ async def test_an_urgent_call_is_taken_before_those_that_wait(bus: Bus, other_bu
     begun = [await begin(calls, run, f"batch/{number}/0", Precedence()) for number in range(20)]
     await until(lambda: replica.service.load == 20)
     begun.append(await begin(calls, run, "evaluation/0/0", URGENT))
+    await until(lambda: replica.service.load == 21)
+    replica.go.set()
+    await asyncio.gather(*begun)
+    assert replica.started[1] == "evaluation/0/0"
+
+
+async def test_a_call_that_is_a_blob_is_taken_by_the_class_of_its_run(bus: Bus, other_bus: Bus, run: str) -> None:
+    replica = ScriptedReplica(other_bus, f"{run}-w")
+    await replica.serve(f"gym.model.{run}", limit=1)
+    calls = Calls(bus)
+    begun = [await begin(calls, f"gym.model.{run}", f"batch/{number}/0", Precedence()) for number in range(20)]
+    await until(lambda: replica.service.load == 20)
+    current_call.set(CurrentCall("evaluation", float("inf"), URGENT))
+    large = ask("evaluation/0/0", padding=noise(2 * bus.max_body_bytes))
+    begun.append(asyncio.create_task(call(calls, f"gym.model.{run}", large)))
     await until(lambda: replica.service.load == 21)
     replica.go.set()
     await asyncio.gather(*begun)

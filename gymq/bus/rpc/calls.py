@@ -318,7 +318,8 @@ class Calls:
             if len(body) <= self._bus.max_body_bytes:
                 return body
             left_s = pending.deadline - asyncio.get_running_loop().time()
-            return await blobs.fit_call(self._bus, body, subjects.answered_by(subject), patience_s=left_s)
+            role = subjects.answered_by(subject)
+            return await blobs.fit_call(self._bus, body, role, request=request, patience_s=left_s)
         except TimeoutError:
             text = f"no room for a large request to {subject} before its deadline"
             raise RolloutError(FailureClass.DEADLINE_EXCEEDED, text) from None

@@ -55,7 +55,7 @@ Handler = Callable[[str, Any], Awaitable[Message]]
 
 class _Job:
     __slots__ = (
-        *("cost", "deadline", "expired", "id", "num_bytes", "reply", "request"),
+        *("cost", "deadline", "expired", "id", "num_bytes", "precedence", "reply", "request"),
         *("service", "subject", "task", "timer", "trace"),
     )
 
@@ -66,6 +66,7 @@ class _Job:
         self.num_bytes = len(message.data)
         self.id = ""  # known once it is accepted
         self.request = request
+        self.precedence = Precedence(request.priority, request.share)
         self.trace = (message.headers or {}).get("traceparent", "")  # the caller's span, if the call names it
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
@@ -198,10 +199,7 @@ class Service:
         self._server.jobs[reply or id(job)] = job
         after_s = 0.0 if self._server.has_been_blocked else ACCEPT_AFTER_S
         job.timer = self._server.loop.call_later(after_s, self._server.accept, job)
-        if isinstance(request, BlobRef):
-            self._queue.add(job, "", Precedence())  # whose call it is, is in the blob
-        else:
-            self._queue.add(job, request.rollout, Precedence(request.priority, request.share))
+        self._queue.add(job, request.rollout, job.precedence)
         self._waiting_bytes += job.num_bytes
         self._starter.schedule()
         if self._is_full and self.group and self._subscriptions and not self._joining:
@@ -242,8 +240,7 @@ class Service:
             request = job.request
             if isinstance(request, BlobRef):
                 request = await self._fetch(job, request)
-            precedence = Precedence(request.priority, request.share)
-            current_call.set(CurrentCall(request.rollout, job.deadline, precedence))
+            current_call.set(CurrentCall(request.rollout, job.deadline, job.precedence))
             if job.deadline <= self._server.loop.time():
                 raise RolloutError(FailureClass.DEADLINE_EXCEEDED, "the call waited until its deadline")
             if request.num_lost:
