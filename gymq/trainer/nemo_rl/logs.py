@@ -80,7 +80,7 @@ class MessageLogs:
         last = started = time.monotonic()
         async for group in batch:
             arrived = time.monotonic()
-            name = called(f"row {group.example[ROW_NUMBER]}", group.example)
+            name = called(f"row {group.example.get(ROW_NUMBER)}", group.example)
             if group.failures:
                 failed = failed or (name, group.failures[0])
                 continue
