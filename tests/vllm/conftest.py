@@ -25,6 +25,7 @@ TOGETHER = {
     "test_sampling.py": "engine",
     "test_weights.py": "engine",
     "test_ray.py": "Ray",
+    "test_serve.py": "HTTP",
 }
 
 
