@@ -1,4 +1,4 @@
-"""Names that vLLM moves from one release to the next, found in whichever place they are. vLLM 0.27 to 0.33."""
+"""Names that vLLM moves from one release to the next, found in whichever place they are. vLLM 0.32 and 0.33."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 _CLI = (  # newest first
     "vllm.entrypoints.common.cli_args",
     "vllm.entrypoints.launchers.cli_args",
-    "vllm.entrypoints.openai.cli_args",
 )
 _PLACES = {
     "make_arg_parser": _CLI,
@@ -19,7 +18,7 @@ _PLACES = {
     ),
     "build_app": ("vllm.entrypoints.launchers.app", "vllm.entrypoints.openai.api_server"),
     "ChatCompletionRequest": ("vllm.entrypoints.openai.chat_completion.protocol",),
-    "get_max_tokens": ("vllm.entrypoints.serve.utils.api_utils", "vllm.entrypoints.utils"),
+    "get_max_tokens": ("vllm.entrypoints.serve.utils.api_utils",),
     "tokens_input": ("vllm.inputs",),
     "IncrementalDetokenizer": ("vllm.v1.engine.detokenizer",),
     "is_mistral_tokenizer": ("vllm.utils.mistral",),
@@ -38,4 +37,4 @@ def find(name: str) -> Any:
             return getattr(import_module(module), name)
         except (ModuleNotFoundError, AttributeError):
             continue
-    raise ImportError(f"this version of vLLM has no {name} where gymq looks for it; 0.27 to 0.33 are known to work")
+    raise ImportError(f"this version of vLLM has no {name} where gymq looks for it; 0.32 and 0.33 are known to work")

@@ -33,6 +33,7 @@ TEXTS = {
     "TensorRT-LLM, model": "prompt length (9691) plus max_tokens (16) should not exceed max_seq_len (8192)",
     "vLLM /responses": "The engine prompt length 9691 exceeds the max_model_len 8192. Please reduce prompt.",
     "vLLM": "The decoder prompt (length 9691) is longer than the maximum model length of 8192.",
+    "vLLM, early": "This model's maximum context length is 512 tokens. However, your prompt contains 10050 characters",
     "vLLM, no room": "max_tokens must be at least 1, got -1499.",
     "xAI": "This model's maximum prompt length is 131072 but the request contains 537812 tokens.",
     "Zhipu": "Prompt exceeds max length",
@@ -41,6 +42,8 @@ TEXTS = {
 OTHERS = [
     "Unsupported parameter: 'max_tokens'. Use 'max_completion_tokens'.",
     "max_tokens=9999 cannot be greater than max_model_len=512. Please request fewer output tokens.",
+    "max_tokens=9999 cannot be greater than max_model_len=max_total_tokens=512. Please request fewer output tokens.",
+    "max_completion_tokens is too large: 9999.This model supports at most 8192 completion tokens.",
     "Rate limit reached: tokens per minute (TPM): Limit 6000, Requested 9691, please reduce the length of the messages",
     "[{'loc': ('body',), 'msg': 'one kind of constraint', 'input': 'What is a context length?'}]",
     "Invalid value for 'temperature': must be at most 2",
