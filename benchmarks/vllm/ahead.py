@@ -64,7 +64,16 @@ async def compare(given: argparse.Namespace, folder: Path) -> None:
             for side in range(2)
         ]
         for seed in range(given.seeds):
-            settings = ("--seed", seed, "--steps", given.steps, "--learning-rate", given.rate)
+            settings = (
+                "--seed",
+                seed,
+                "--steps",
+                given.steps,
+                "--learning-rate",
+                given.rate,
+                "--prompts",
+                given.prompts,
+            )
             first, second = await asyncio.gather(
                 train(clusters[0].url, folder / f"{seed}-0", "--ahead", 0, *settings),
                 train(clusters[1].url, folder / f"{seed}-1", "--ahead", given.ahead, *settings),
@@ -86,6 +95,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=40)
+    parser.add_argument("--prompts", type=int, default=32, help="tasks of a step, each with 8 rollouts")
     parser.add_argument("--ahead", type=int, default=1, help="steps whose rollouts are made ahead")
     parser.add_argument("--rate", type=float, default=1e-3, help="learning rate of both")
     with tempfile.TemporaryDirectory(prefix="gymq-bench-") as folder:
