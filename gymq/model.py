@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,6 +34,9 @@ class ModelRequest:
     memory: ModelMemory = field(default_factory=ModelMemory, compare=False)
     # The model adds what it samples the reply with, see `gymq.protocol.sampling`; it is stored with the tokens.
     sampling: dict[str, Any] = field(default_factory=dict, compare=False)
+    # The model adds the policy versions that sampled the reply, the first one first, if it knows them; without, they
+    # are those that it had before and after the call.
+    versions: list[str] = field(default_factory=list, compare=False)
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,7 @@ class WeightsUpdate:
     weights: bytes | None = None  # one file in the safetensors format
     # What becomes of requests that run: they continue with the new weights, are finished first, or are ended.
     mode: WeightsMode = "keep"
+    engines: tuple[str, ...] = ()  # URLs of those that answer from now on; empty: those of the configuration
 
     @property
     def is_announced(self) -> bool:
@@ -89,6 +93,13 @@ class Model(Worker, ABC):
         Raises:
             RolloutError: there was no answer; `curable` if there will be none before the configuration changes.
         """
+
+    def told_versions(self) -> Collection[str]:
+        """Return the policy versions that its engines name, if someone else gives them their weights. Optional.
+
+        Asked every few seconds, so it must not wait for anything.
+        """
+        return ()
 
     def load(self) -> ModelLoad | None:
         """Return the engine's load as last known; None: gymq counts the calls of this replica itself.

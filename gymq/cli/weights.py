@@ -62,6 +62,7 @@ def announce(
     policy_version: str,
     *,
     model: str = "policy_model",
+    engines: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
     in_flight: Literal["continue", "restart"] = "continue",
     deadline: Annotated[float, Parameter(validator=Number(gt=0))] = CONFIRM_S,
     nats: ClusterUrl = None,
@@ -74,6 +75,7 @@ def announce(
     Args:
         policy_version: name of the weights, recorded in every rollout that they answer.
         model: name of the instance in the configuration.
+        engines: URLs of the engines that answer from now on, if they are not the same as before.
         in_flight: what happens to running rollouts: continue, or restart.
         deadline: seconds within which the workers must know it.
     """
@@ -81,4 +83,4 @@ def announce(
 
     from gymq.cli.actions.weights import announce_to_cluster
 
-    return asyncio.run(announce_to_cluster(model, policy_version, in_flight, deadline, nats))
+    return asyncio.run(announce_to_cluster(model, policy_version, engines or [], in_flight, deadline, nats))

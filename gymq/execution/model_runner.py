@@ -198,7 +198,7 @@ class ModelRunner:
                 async with self._long_replies.take():
                     tokens.pack(response)
             after = self.model.policy_version
-            versions = tokens.label(response, [version] if version == after else [version, after])
+            versions = tokens.label(response, model_request.versions or list(dict.fromkeys((version, after))))
             tokens.note_sampling(response, model_request.sampling)
         except Exception as error:
             text = f"invalid response from model {self.model.name}: {error}"

@@ -49,6 +49,7 @@ class WeightsFollower:
             "refused": self._refused,
             "problem": self._problem,
             "is_announced": self._model.is_announced,
+            "told": list(self._model.told_versions()),
         }
 
     async def start(self) -> None:
@@ -105,7 +106,7 @@ class WeightsFollower:
     async def _load(self, stored: Stored) -> None:
         weights: Weights = _decode(stored.data)
         body = None if weights.push is None else await self._fetch(weights)
-        update = WeightsUpdate(weights.policy_version, weights.path, body, weights.mode)
+        update = WeightsUpdate(weights.policy_version, weights.path, body, weights.mode, tuple(weights.engines))
         try:
             await self._model.load_weights(update)
         except (Exception, asyncio.CancelledError) as error:

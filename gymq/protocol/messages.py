@@ -381,6 +381,7 @@ class Weights(Message, tag="weights.v1", kw_only=True):
     parts: Index = 0
     num_bytes: Index = 0
     sha256: Digest | None = None
+    engines: list[str] = []  # URLs of the engines that answer; empty: those of the configuration
     before: list[str] = []  # the versions before this one, the newest last
     restarted: PolicyVersion | None = None  # the newest version with `restart`, up to this one
     finished: PolicyVersion | None = None  # the newest version with `finish`, up to this one

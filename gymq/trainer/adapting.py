@@ -51,7 +51,7 @@ class Steps:
         async with self._beginning:
             if step == self._begun:
                 return
-            if training.policy_version == self._announced and await training.is_announced():
+            if training.policy_version == self._announced and await training.needs_announcing():
                 self._announced = f"step-{step - 1}"
                 await training.announce(self._announced)
                 self._begun = step

@@ -12,7 +12,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections import defaultdict
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +26,7 @@ from gymq.bus.loop_thread import LoopThread
 from gymq.bus.queue.client import SERVER_PATIENCE_S, SUBMIT_PATIENCE_S, QueueClient
 from gymq.bus.queue.steering import Retuning, steer
 from gymq.bus.weights.holding import held, until_finished
-from gymq.bus.weights.known import VersionsUnknown, check_known, is_announced
+from gymq.bus.weights.known import VersionsUnknown, check_known, told_versions
 from gymq.bus.weights.pushing import Pushed, PushError, announce, newest, push
 from gymq.bus.weights.staleness import updates_since
 from gymq.data.rows import MaterialisedRow
@@ -47,6 +47,7 @@ from gymq.trainer.groups import (
     Row,
     TrainerError,
 )
+from gymq.trainer.told_versions import ToldVersions
 from gymq.trainer.training_batch import TrainingBatch
 
 MOST_READ_AT_ONCE = 8  # groups, each of which may be many megabytes
@@ -116,6 +117,7 @@ class TrainingRun:
         self._served: set[str] = set()  # agents that were found running
         self._checking = asyncio.Lock()
         self._has_versions = False  # what a limit on staleness needs
+        self._told = ToldVersions(bus, model)
         self._reading = asyncio.Semaphore(MOST_READ_AT_ONCE)
         self._groups: set[asyncio.Task[PendingGroup]] = set()
         self._replicas: set[str] = set()  # that the last push found
@@ -417,6 +419,7 @@ class TrainingRun:
         async with self._checking:
             if self._has_versions:
                 return
+            await self._told.announce()
             try:
                 await check_known(self._bus, self.model)
             except VersionsUnknown as error:
@@ -462,6 +465,7 @@ class TrainingRun:
         Raises:
             BusError: the newest version cannot be read.
         """
+        await self._told.announce()
         weights = await self._retry(lambda: newest(self._bus, self.model))
         return (lambda version: 0) if weights is None else updates_since(weights)
 
@@ -587,6 +591,7 @@ class TrainingRun:
         self,
         policy_version: str,
         *,
+        engines: Sequence[str] = (),
         in_flight: InFlight = "continue",
         load: Callable[[], Awaitable[None]] | None = None,
         deadline_s: float = CONFIRM_S,
@@ -598,6 +603,7 @@ class TrainingRun:
 
         Args:
             policy_version: recorded in every rollout that the engines answer.
+            engines: URLs of those that answer from now on; empty: the same as before.
             in_flight: what becomes of rollouts that run, as in `update_weights`; `finish` needs `load`.
             load: gives the engines the weights; awaited before, and with `finish` once the rollouts have ended.
             deadline_s: seconds for the model's workers to answer with the version, and for rollouts to finish.
@@ -616,19 +622,21 @@ class TrainingRun:
         async with self._held(in_flight, deadline_s):
             if load is not None:
                 await load()
-            pushed = await self._push(announce, policy_version, deadline_s, {"in_flight": in_flight})
+            pushed = await self._push(
+                announce, policy_version, deadline_s, {"in_flight": in_flight, "engines": engines}
+            )
         for hook in self._after_update:
             await hook(policy_version)
         return pushed
 
     @_in_thread
-    async def is_announced(self) -> bool:
-        """Return whether the model's engines are given their weights by someone else, who announces them.
+    async def needs_announcing(self) -> bool:
+        """Return whether the versions of the model are known only if the program announces them.
 
         Raises:
             BusError: the server does not answer.
         """
-        return await is_announced(self._bus, self.model)
+        return await told_versions(self._bus, self.model) == []
 
     @asynccontextmanager
     async def _held(self, in_flight: InFlight, deadline_s: float) -> AsyncIterator[None]:
@@ -649,6 +657,7 @@ class TrainingRun:
     async def _push(
         self, give: Callable[..., Awaitable[Pushed]], policy_version: str, deadline_s: float, options: dict[str, Any]
     ) -> Pushed:
+        self._told.stop()
         loop = asyncio.get_running_loop()
         give_up = loop.time() + deadline_s
         no_replica = f"none answered within {deadline_s:g} s"

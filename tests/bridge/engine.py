@@ -53,6 +53,7 @@ class Engine:
         self.drop_reasoning = False
         self.log_probs = "processed"  # or "raw": what the log probs of a worker that examines the engine are of
         self.spoil: Callable[[Body], None] = lambda completion: None
+        self.weight_version = ""  # as the engine names it itself; empty: it names none
         self.url = ""
         self._runner: web.AppRunner | None = None
 
@@ -60,6 +61,7 @@ class Engine:
         app = web.Application(client_max_size=2**30)
         app.router.add_post("/v1/chat/completions", self._complete)
         app.router.add_post("/tokenize", self._tokenize)
+        app.router.add_get("/model_info", self._model_info)
         self._runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.1)
         await self._runner.setup()
         await web.TCPSite(self._runner, "127.0.0.1", 0, backlog=4096).start()
@@ -85,6 +87,8 @@ class Engine:
         if isinstance(message, tuple):
             return web.json_response(message[1], status=message[0])
         completion = self._completion(body, message)
+        if self.weight_version:
+            completion["metadata"] = {"weight_version": self.weight_version}
         self.spoil(completion)
         return web.Response(text=json.dumps(completion), content_type="application/json")
 
@@ -92,7 +96,7 @@ class Engine:
         choice: Body = {
             "index": 0,
             "message": message,
-            "finish_reason": "tool_calls" if "tool_calls" in message else "stop",
+            "finish_reason": message.pop("finish_reason", "tool_calls" if "tool_calls" in message else "stop"),
         }
         completion: Body = {
             "id": "c",
@@ -126,6 +130,9 @@ class Engine:
             completion["prompt_token_ids"] = prompt
             choice["token_ids"] = generation
         return completion
+
+    async def _model_info(self, _request: web.Request) -> web.Response:
+        return web.json_response({"model_path": "m", "weight_version": self.weight_version or "default"})
 
     async def _tokenize(self, request: web.Request) -> web.Response:
         body = await request.json()

@@ -2,10 +2,14 @@
 
 import asyncio
 import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from gymq.workers.models.vllm_model.worker import VLLMModel
 
 from gymq.bus import Bus
 from gymq.bus.weights import PushError, announce, push
@@ -14,9 +18,10 @@ from gymq.data.materialise import MaterialiseOptions
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.options import CollectError, CollectOptions
 from gymq.trainer import TrainerError, TrainingRun
+from gymq.trainer.adapting import Steps
 from gymq.trainer.groups import Sample
-from tests.bridge.engine import Body, say
-from tests.bridge.environments import Counter
+from tests.bridge.engine import Body, Engine, say
+from tests.bridge.environments import Counter, Grader
 from tests.bridge.world import World
 from tests.runtime.test_weights import safetensors
 from tests.support.waiting import until
@@ -87,7 +92,7 @@ async def test_a_collection_with_a_limit_is_refused_until_a_version_is_announced
     )
     with pytest.raises(CollectError, match="gymq weights announce VERSION --model policy_"):
         await Collection(bus, options).run()
-    assert await announce_to_cluster(world.name("policy"), "v0", "continue", 30.0, world.url) == 0
+    assert await announce_to_cluster(world.name("policy"), "v0", [], "continue", 30.0, world.url) == 0
     assert (await Collection(bus, options).run()).done == 1
     assert json.loads(output.read_text())["policy_version"] == "v0"
 
@@ -184,9 +189,138 @@ async def test_a_rollout_that_continues_has_both_versions(
     assert "step-1" not in versions  # those of the call in flight may be of either
 
 
+async def test_engines_that_are_announced_answer_from_then_on_also_after_the_worker_died(
+    training: TrainingRun, world: World, examples: Examples
+) -> None:
+    async with Engine() as second:
+        with pytest.raises(PushError, match="expected a URL such as"):
+            await training.announce("step-0", engines=["second"])
+        await training.announce("step-0", engines=[second.url])
+        await samples_of(training, examples(2))
+        await training.announce("step-1")
+        await world.models[0].bus.close()
+        await world.add_model()
+        await samples_of(training, examples(2, first=2))
+        assert (len(second.requests), len(world.engine.requests)) == (4, 0)
+
+
 async def test_weights_are_not_pushed_to_engines_of_someone_else(training: TrainingRun, world: World, bus: Bus) -> None:
     pushed = await push(bus, world.name("policy"), "v1", weights=safetensors(b"one"))
     (reason,) = pushed.missing.values()
     assert reason.endswith("are given weights where they run; then `gymq weights announce` tells the version")
     assert pushed.taken_back
     await announce(bus, world.name("policy"), "v1")
+
+
+async def test_a_call_that_an_engine_ends_for_an_update_is_asked_again_with_the_new_weights(
+    training: TrainingRun, world: World, examples: Examples
+) -> None:
+    await training.announce("step-0")
+    asked = 0
+
+    async def turn(_body: Body) -> Body:
+        nonlocal asked
+        asked += 1
+        if asked == 1:
+            await training.announce("step-1")  # while the engine is paused
+            return {**say("a part"), "finish_reason": "abort"}
+        return say("done")
+
+    world.engine.turn = turn
+    (sample,) = await samples_of(training, examples(1), max_staleness=0)
+    assert sample.policy_versions == ["step-1"]
+    assert {version for version in sample.record().policy_versions or [] if version} == {"step-1"}
+    assert asked == 2
+
+
+@dataclass
+class Pool:
+    """A run on a world whose model asks two engines that name their weights."""
+
+    world: World
+    training: TrainingRun
+    engines: list[Engine]
+    model: VLLMModel
+
+    async def name(self, *versions: str) -> None:
+        """Have each engine name a version, and wait until the worker knows."""
+        for engine, version in zip(self.engines, versions, strict=True):
+            engine.weight_version = version
+        await until(lambda: list(self.model.told_versions()) == sorted(set(versions)))
+
+
+@pytest.fixture
+async def pool(shared_url: str, bus: Bus, run: str, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Pool]:
+    for pause in ("LOOK_EVERY_S", "FOLLOW_EVERY_S"):
+        monkeypatch.setattr(f"gymq.workers.models.vllm_model.weight_versions.{pause}", 0.02)
+    monkeypatch.setattr("gymq.trainer.told_versions.EVERY_S", 0.0)
+    async with AsyncExitStack() as stack:
+        world = World(shared_url, bus, stack)
+        await world.start()
+        engines = [await stack.enter_async_context(Engine()) for _ in range(2)]
+        for engine in engines:
+            engine.weight_version = "9"
+        options = {
+            "base_url": [engine.url for engine in engines],
+            "api_key": "sk-a-key-for-tests",
+            "model": "served",
+            "return_token_id_information": True,
+            "uses_reasoning_parser": True,
+        }
+        model = VLLMModel(options, name="policy")
+        await world.add_model(model=model)
+        training = await TrainingRun.connect(world.url, run, model=world.name("policy"))
+        stack.push_async_callback(training.close)
+        await world.add_resources("grader", Grader())
+        await world.add_resources("counter", Counter())
+        await world.add_agent("asker", "grader")
+        await world.add_agent("counting", "counter")
+        yield Pool(world, training, engines, model)
+
+
+def rows_of(pool: Pool, count: int) -> list[dict[str, object]]:
+    return [pool.world.row(f"say {number}", _ng_task_index=number) for number in range(count)]
+
+
+async def test_versions_that_two_engines_name_become_updates(pool: Pool) -> None:
+    rows = rows_of(pool, 8)
+    assert [one.policy_versions for one in await samples_of(pool.training, rows, max_staleness=0)] == [["9"]] * 8
+    assert all(engine.requests for engine in pool.engines)
+    await pool.name("10", "9")  # one gets its weights before the other
+    more = await samples_of(pool.training, [{**row, "_ng_task_index": 10 + at} for at, row in enumerate(rows)])
+    assert {tuple(one.policy_versions) for one in more} == {("9",), ("10",)}
+    await pool.name("10", "10")
+    again = await samples_of(pool.training, rows, max_staleness=0)
+    assert [one.policy_versions for one in again] == [["10"]] * 8
+    assert pool.training.policy_version is None  # the program has announced nothing
+
+
+async def test_a_rollout_whose_engine_changes_in_the_middle_tells_the_version_of_each_call(pool: Pool) -> None:
+    async def turn(body: Body) -> Body:
+        if len(body["messages"]) > 1:
+            return say("done")
+        await pool.name("10", "10")
+        return say(None, ("add", {"amount": 1}))
+
+    for engine in pool.engines:
+        engine.turn = turn
+    row = pool.world.row(agent="counting", expected=1, _ng_task_index=0)
+    (sample,) = await samples_of(pool.training, [row])
+    assert sample.policy_versions == ["9", "10"]
+    versions = [version for one in sample.records() for version in one.policy_versions or []]
+    assert "10" in versions  # the second call; the first one was answered while the engine changed
+    assert "9" not in versions
+
+
+async def test_a_trainer_that_goes_back_gives_its_engines_older_weights_as_a_newer_update(pool: Pool) -> None:
+    for version in ("9", "10", "9"):
+        await pool.name(version, version)
+        (sample,) = await samples_of(pool.training, rows_of(pool, 1), max_staleness=0)
+        assert sample.policy_versions == [version]
+    assert len([outcome async for outcome in pool.training.stored()]) == 2  # the first one is of that version again
+
+
+async def test_an_adapter_announces_no_steps_where_engines_name_their_weights(pool: Pool) -> None:
+    steps = Steps({"max_staleness": 1})
+    await steps.begin(pool.training, 5)
+    assert pool.training.policy_version is None

@@ -45,14 +45,16 @@ async def check_known_to(bus: Bus, agents: Iterable[str]) -> None:
         await check_known(bus, model)
 
 
-async def is_announced(bus: Bus, model: str) -> bool:
-    """Return whether the versions of a model are those that are announced.
+async def told_versions(bus: Bus, model: str) -> list[str] | None:
+    """Return the versions that the engines of a model name; None if the model loads its weights itself.
 
     Raises:
         BusError: the server does not answer.
     """
-    states = [weights_of(stats) for stats in await _reports(bus, model)]
-    return any(state is not None and state.is_announced for state in states)
+    states = [state for stats in await _reports(bus, model) if (state := weights_of(stats)) is not None]
+    if states and not any(state.is_announced for state in states):
+        return None
+    return sorted({version for state in states for version in state.told})
 
 
 def _tells(stats: dict[str, Any]) -> bool:

@@ -14,7 +14,7 @@ import hashlib
 import io
 import secrets
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -48,6 +48,7 @@ class LoadState(msgspec.Struct):
     refused: int
     problem: str
     is_announced: bool = False  # it does not load them: see `gymq.Model`
+    told: list[str] = []  # versions that its engines name
 
 
 class PushError(GymqError):
@@ -111,19 +112,23 @@ async def announce(
     model: str,
     policy_version: str,
     *,
+    engines: Sequence[str] = (),
     in_flight: InFlight = "continue",
     deadline_s: float = CONFIRM_S,
     known: Collection[str] = (),
 ) -> Pushed:
     """Tell all replicas of a model that the engines they ask have new weights; returns when each answers with them.
 
-    The arguments are those of `push`.
+    The other arguments are those of `push`.
+
+    Args:
+        engines: URLs of the engines that answer from now on; empty: the same as before.
 
     Raises:
         PushError: nothing was announced.
         BusError: NATS was away; it is unknown whether it was.
     """
-    record = Weights(policy_version=_checked(policy_version), in_flight=in_flight)
+    record = Weights(policy_version=_checked(policy_version), in_flight=in_flight, engines=list(engines))
     return await _update(bus, model, record, None, deadline_s, known)
 
 
@@ -189,6 +194,7 @@ def _after(record: Weights, before: Weights | None) -> Weights:
     """Return a record that follows another one."""
     record = msgspec.structs.replace(record, before=_before(before, record.policy_version), at=time.time())
     if before is not None:
+        record.engines = record.engines or before.engines
         record.restarted = record.restarted or _mark(before, before.restarted, record.policy_version)
         record.finished = record.finished or _mark(before, before.finished, record.policy_version)
     return record

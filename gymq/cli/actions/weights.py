@@ -50,10 +50,12 @@ async def push_to_cluster(
 
 
 async def announce_to_cluster(
-    model: str, policy_version: str, in_flight: InFlight, deadline_s: float, nats: str | None
+    model: str, policy_version: str, engines: list[str], in_flight: InFlight, deadline_s: float, nats: str | None
 ) -> int:
     async with _connected(nats) as bus:
-        announced = await announce(bus, model, policy_version, in_flight=in_flight, deadline_s=deadline_s)
+        announced = await announce(
+            bus, model, policy_version, engines=engines, in_flight=in_flight, deadline_s=deadline_s
+        )
     return report(model, announced)
 
 

@@ -4,7 +4,7 @@ Everything but the sockets is real: the script takes the place of the HTTP clien
 """
 
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack
 from typing import Any
 from unittest.mock import patch
@@ -104,9 +104,16 @@ class Client:
         self._script = script
         self._connector = connector
 
-    def post(self, url: str, *, data: bytes, allow_redirects: bool) -> "Answer":
+    def post(
+        self, url: str, *, data: bytes, allow_redirects: bool, headers: Mapping[str, str] | None = None
+    ) -> "Answer":
         assert not allow_redirects
         return self._script.answer(url, data)
+
+    def get(self, _url: str, *, allow_redirects: bool) -> "Answer":
+        """Answer what the script is not about: the engine's load, and the version of its weights."""
+        assert not allow_redirects
+        return Answer(404, {})
 
     async def close(self) -> None:
         await self._connector.close()

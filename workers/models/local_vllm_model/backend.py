@@ -63,21 +63,15 @@ class AskedHere:
         return self.known
 
     async def post(self, path: str, body: Mapping[str, Any], num_known: int = 0) -> dict[str, Any]:
-        return await self._post(f"/v1{path}", body, num_known)
+        return await self._answer(f"/v1{path}", body, num_known)
 
     async def native(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        return await self._post(path, body)
+        return await self._answer(path, body)
 
     async def tokenize(self, body: Mapping[str, Any]) -> dict[str, Any]:
         return await self.native("/tokenize", body)
 
-    async def _post(self, path: str, body: Mapping[str, Any], num_known: int = 0) -> dict[str, Any]:
-        answer = await self._answer(path, body, num_known)
-        while _was_ended(answer):
-            answer = await self._answer(path, body, num_known)
-        return answer
-
-    async def _answer(self, path: str, body: Mapping[str, Any], num_known: int) -> dict[str, Any]:
+    async def _answer(self, path: str, body: Mapping[str, Any], num_known: int = 0) -> dict[str, Any]:
         if self.engine.is_broken:
             # The call has not run, so it may wait until the worker is back.
             raise gymq.RolloutError(gymq.FailureClass.NO_WORKER, f"{self.engine_name}: the engine is being replaced")
@@ -133,11 +127,6 @@ class LocalBackend:
             await asyncio.sleep(WATCH_S)
         log.error("%s: the engine died; this process ends, to be started again", self._name)
         os.kill(os.getpid(), signal.SIGTERM)
-
-
-def _was_ended(answer: dict[str, Any]) -> bool:
-    """Return whether new weights ended the request before the model did. Its partial reply is not a reply."""
-    return any(choice.get("finish_reason") == "abort" for choice in answer.get("choices", ()))
 
 
 def _reason(raw: bytes) -> str:

@@ -52,6 +52,7 @@ class _Completion(msgspec.Struct):
     kv_transfer_params: Any = UNSET
     nvext: Any = UNSET
     sglext: Any = UNSET
+    metadata: Any = UNSET
 
 
 _decode = msgspec.json.Decoder(_Completion).decode

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -20,6 +21,7 @@ from gymq.workers.models.vllm_model.audio import audio_urls
 from gymq.workers.models.vllm_model.chat_params import known_chat_params
 from gymq.workers.models.vllm_model.chat_template import ChatTemplate
 from gymq.workers.models.vllm_model.completions import Prompt, as_chat_completion, completions_body, plain_prompt
+from gymq.workers.models.vllm_model.engine import AskedOverHTTP
 from gymq.workers.models.vllm_model.engines import Engines
 from gymq.workers.models.vllm_model.exact_prompts import plain
 from gymq.workers.models.vllm_model.generate import GENERATE, generate_body, offered_tools, parsed
@@ -34,6 +36,8 @@ from gymq.workers.models.vllm_model.prepare import (
 )
 from gymq.workers.models.vllm_model.reply import empty_completion, put_reasoning_into_text
 from gymq.workers.models.vllm_model.sampled_tokens import read_tokenized, read_tokens, warn_of_other_prompt
+from gymq.workers.models.vllm_model.weight_versions import EngineVersions, Get
+from gymq.workers.models.vllm_model.whole import AskedWhole
 
 import gymq
 from gymq.protocol.sampling import mismatch, recorded
@@ -76,13 +80,24 @@ class VLLMModel(EndpointModel):
     Options: type[VLLMOptions] = VLLMOptions
     is_announced = True
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._versions = EngineVersions()
+        self._following: asyncio.Task[None] | None = None
+
     async def start(self) -> None:
         await super().start()
         self._template = None if self.options.tokenizer is None else ChatTemplate(self.options.tokenizer)
         self._backend = self.backend()
         await self._backend.start()
+        if isinstance(self._backend, Engines):
+            await self._versions.look(self._readers())
+            self._following = asyncio.create_task(self._versions.follow(self._readers))
 
     async def stop(self) -> None:
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.gather(self._following, return_exceptions=True)
         await self._backend.stop()
         await super().stop()
 
@@ -123,20 +138,30 @@ class VLLMModel(EndpointModel):
         if isinstance(self._backend, Engines):
             self._backend.set_limit(most)
 
+    def _readers(self) -> dict[str, Get]:
+        return {engine.base_url: engine.get for engine in self.endpoints()}
+
     def backend(self) -> Backend:
         """Return the engines that answer."""
         return Engines(self.options)
 
     async def load_weights(self, update: gymq.WeightsUpdate) -> None:
-        """Take the version of weights that the engines have.
+        """Take the version of weights that the engines have, and which engines these are.
 
         Raises:
             WeightsElsewhere: it comes with weights.
+            ValueError: a URL of an engine cannot be one.
         """
         if not update.is_announced:
             raise WeightsElsewhere(
                 "engines at `base_url` are given weights where they run; then `gymq weights announce` tells the version"
             )
+        if update.engines and isinstance(self._backend, Engines):
+            await self._backend.replace(update.engines)
+        self._versions.announced = update.policy_version
+
+    def told_versions(self) -> list[str]:
+        return self._versions.told
 
     async def ask(self, request: gymq.ModelRequest) -> dict[str, Any]:
         options = self.options
@@ -219,13 +244,17 @@ class VLLMModel(EndpointModel):
         if not options.sequential_reasoning_allowed and ends_in_reasoning(body, options):
             return answer_of(empty_completion(options.model, "content_filter"))
 
-        async def exchange(asked: Asked) -> dict[str, Any]:
+        deadline = asyncio.get_running_loop().time() + request.timeout_s
+
+        async def exchange(engine: Asked) -> dict[str, Any]:
+            asked = self._whole(engine, deadline)
             sampler = await asked.sampler() if options.return_token_id_information else None
             filled = body if sampler is None else {**sampler.sent, **body}
             try:
                 completion, sent = await self._asked(asked, filled, prompt, num_known)
             except ContextOverflow:
                 return answer_of(empty_completion(options.model, "length"))
+            self._note_versions(request, asked)
             completion = readable_completion(completion)
             put_reasoning_into_text(completion, uses_reasoning_parser=options.uses_reasoning_parser)
             if sampler is not None:
@@ -243,6 +272,7 @@ class VLLMModel(EndpointModel):
                         "start it with --logprobs-mode processed_logprobs"
                     )
                 tokens.put_on(completion)
+                asked.put_versions_on(completion)
                 check_tokens(completion["choices"][0]["message"])
             return answer_of(completion)
 
@@ -312,14 +342,26 @@ class VLLMModel(EndpointModel):
     async def _pass_through(
         self, request: gymq.ModelRequest, body: dict[str, Any], params: dict[str, Any]
     ) -> dict[str, Any]:
-        async def exchange(asked: Asked) -> dict[str, Any]:
+        deadline = asyncio.get_running_loop().time() + request.timeout_s
+
+        async def exchange(engine: Asked) -> dict[str, Any]:
+            asked = self._whole(engine, deadline)
             try:
                 answer = await asked.post("/responses", body)
             except ContextOverflow:
                 return self._response(empty_completion(self.options.model, "length"), params)
+            self._note_versions(request, asked)
             return readable_response(answer, params, self.options.model)
 
         return await self._backend.ask(_affinity(request), request.timeout_s, exchange)
+
+    def _whole(self, asked: Asked, deadline: float) -> AskedWhole:
+        get = asked.engine.get if isinstance(asked, AskedOverHTTP) else None
+        return AskedWhole(asked, self._versions, deadline, get)
+
+    def _note_versions(self, request: gymq.ModelRequest, asked: AskedWhole) -> None:
+        if self.is_announced:
+            request.versions[:] = asked.versions
 
     def _response(self, completion: dict[str, Any], params: dict[str, Any]) -> dict[str, Any]:
         options = self.options

@@ -55,7 +55,7 @@ class MockServer:
     """Gives `answers` in order, the last one again and again; or asks `reply` for each answer.
 
     `aside` answers what the script is not about, by None for other requests; those are not in `asked`. Nor are those
-    for `metrics`, the text at `metrics_path`.
+    for `metrics`, the text at `metrics_path`, and for the version of its weights, which it does not name.
     """
 
     def __init__(self) -> None:
@@ -95,6 +95,9 @@ class MockServer:
                     has_metrics = self.metrics and asked.target == self.metrics_path
                     answer = Answer(self.metrics.encode()) if has_metrics else Answer(status="404 Not Found")
                     writer.write(answer.encoded())
+                    continue
+                if asked.target.endswith(("/model_info", "/get_model_info", "/weight_info")):
+                    writer.write(Answer(status="404 Not Found").encoded())
                     continue
                 if (reply := self.aside(asked.body)) is not None:
                     writer.write(as_json(reply).encoded())
