@@ -15,8 +15,8 @@ import os
 import resource
 import signal
 import time
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple, Protocol
 
 from gymq import OptionsError
 from gymq.processes import ComputeLimits
@@ -40,6 +40,13 @@ class Equivalence(NamedTuple):
     reward: float  # 0 or 1
     extracted_answer: str | None  # what it read in the reply; None if nothing
     cut_off: bool = False  # a limit ended it before it decided: no reward, but no "no" either
+
+
+class EquivalenceRule(Protocol):
+    """Decides in a process."""
+
+    def decide(self, expected_answer: str, reply: str) -> Equivalence:
+        """Return whether a reply gives the expected answer; errors as the library raises them."""
 
 
 CUT_OFF = Equivalence(0.0, None, cut_off=True)
@@ -98,26 +105,25 @@ def _cpu_left_s() -> float:
     return 0.0 if limit == resource.RLIM_INFINITY else limit - used.ru_utime - used.ru_stime
 
 
-def check(expected_answer: str, reply: str, hardened: bool = True) -> Equivalence:
-    """Return the library's decision, without any limit of ours. An error in the library counts as not equivalent.
+def check(rule: EquivalenceRule, expected_answer: str, reply: str) -> Equivalence:
+    """Return a decision, without any limit of ours. An error in the library counts as not equivalent.
 
     A step that the library's own alarm ended is taken for a "no" by the library, and for cut off here.
-
-    Args:
-        hardened: whether an answer that is an equation of different numbers, such as `999 = 7`, is none. The library
-            reads its last side.
     """
-    metric, timeout_exception = _library()
+    _, timeout_exception = _library()
     _rung.clear()
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            reward, readings = metric([boxed(expected_answer)], [reply])
-            if hardened and reward and _is_contradiction(reply):
-                reward = 0.0
+            found = rule.decide(expected_answer, reply)
     except (Exception, timeout_exception):
         return CUT_OFF if _rung else Equivalence(0.0, None)
-    if _rung and not reward:
-        return CUT_OFF
+    return CUT_OFF if _rung and not found.reward else found
+
+
+def by_library(expected_answer: str, reply: str) -> Equivalence:
+    """Return the decision of math-verify's metric."""
+    metric, _ = _library()
+    reward, readings = metric([boxed(expected_answer)], [reply])
     expected, extracted = readings or ([], [])
     answer = next((reading for reading in extracted if reading in expected), extracted[0] if extracted else None)
     return Equivalence(float(reward), answer)
@@ -133,11 +139,9 @@ def boxed(expected_answer: str) -> str:
     return f"\\boxed{{{answer}}}"
 
 
-def _is_contradiction(reply: str) -> bool:
+def is_contradiction(readings: Iterable[Any]) -> bool:
     """Return whether what the library reads in a reply says that different numbers are equal."""
-    from math_verify.parser import parse
-
-    return any(_differ(numbers) for read in parse(reply, _targets()) for numbers in _equated_numbers(read))
+    return any(_differ(numbers) for read in readings for numbers in _equated_numbers(read))
 
 
 def _equated_numbers(read: Any) -> Iterator[list[float]]:
@@ -161,7 +165,7 @@ def _differ(numbers: list[float]) -> bool:
     return bool(numbers) and max(numbers) - min(numbers) > LARGEST_ROUNDING * max(map(abs, numbers))
 
 
-def _targets() -> tuple[Any, ...]:
+def targets() -> tuple[Any, ...]:
     """Return the kinds of answers that the library looks for in a reply."""
     from math_verify.parser import ExprExtractionConfig, LatexExtractionConfig
 
@@ -175,5 +179,5 @@ def _library() -> tuple[Any, type[BaseException]]:
     from math_verify.metric import math_metric
     from math_verify.parser import LatexExtractionConfig
 
-    metric = math_metric(gold_extraction_target=(LatexExtractionConfig(),), pred_extraction_target=_targets())
+    metric = math_metric(gold_extraction_target=(LatexExtractionConfig(),), pred_extraction_target=targets())
     return metric, TimeoutException

@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 import pydantic
-from gymq.workers.resources.math_with_judge.equivalence import CUT_OFF, check, limits
+from gymq.workers.resources.math_with_judge.equivalence import CUT_OFF, Equivalence, boxed, check, limits
+from gymq.workers.resources.math_with_judge.rules import AsMeant, Published
 
 import gymq
 from gymq.judge import Judge, JudgeOptions, Labels, PromptTemplate, compare, last_text
@@ -82,18 +83,14 @@ class MathVerifier(gymq.Resources[MathRowT]):
     async def start(self) -> None:
         options = self.options
         self.compute_limits = limits(options.library_verifier_timeout_seconds, options.library_verifier_max_concurrency)
+        self._rule = AsMeant() if options.hardened else Published()
         self._judge = Judge.of(self, options) if options.should_use_judge else None
 
     async def verify(self, request: gymq.VerifyRequest[MathRowT]) -> gymq.Verdict:
         row, reply = request.row, request.reply_text
-        try:
-            library = await self.compute(check, row.expected_answer, reply, self.options.hardened)
-        except CpuTimeUsedUp:
-            library = CUT_OFF
+        library = await self._decide(row.expected_answer, reply)
         if library.cut_off and self._judge is None and self.options.hardened:
-            # Nothing was decided, and the same reply would be cut off again.
-            limit = f"{self.options.library_verifier_timeout_seconds:g} s of processor time"
-            raise gymq.InvalidTask(f"the reply's answer could not be compared within {limit}; nothing is known of it")
+            await self._check_row(row.expected_answer)
         reward, evaluations = library.reward, None
         judge = self._judge
         if judge is not None and not library.reward:
@@ -115,6 +112,22 @@ class MathVerifier(gymq.Resources[MathRowT]):
             library_reward=library.reward,
             judge_evaluations=evaluations,
         )
+
+    async def _decide(self, expected_answer: str, reply: str) -> Equivalence:
+        try:
+            return await self.compute(check, self._rule, expected_answer, reply)
+        except CpuTimeUsedUp:
+            return CUT_OFF
+
+    async def _check_row(self, expected_answer: str) -> None:
+        """Check that the expected answer itself can be compared in time: then a reply that cannot be is wrong.
+
+        Raises:
+            InvalidTask: it cannot.
+        """
+        if (await self._decide(expected_answer, boxed("0"))).cut_off:
+            limit = f"{self.options.library_verifier_timeout_seconds:g} s of processor time"
+            raise gymq.InvalidTask(f"the row's expected answer could not be compared within {limit}")
 
 
 def prompt(problem: str, answer_a: str, answer_b: str) -> str:

@@ -82,6 +82,11 @@ def is_rounded(given: Decimal, wanted: Decimal) -> bool:
     return abs(given - wanted) <= Decimal(1).scaleb(places) / 2 and min(map(_digits, (given, wanted))) > 1
 
 
+def unit_of(name: str) -> str | None:
+    """Return a unit in its one spelling; None if the name is none."""
+    return _UNITS.get(name.lower())
+
+
 def _unit(text: str) -> str | None:
     """Return the unit in its one spelling; None if the text is none. Products and powers stay as written."""
     text = _POWER.sub(r"^\1", text.strip()).removeprefix("^")

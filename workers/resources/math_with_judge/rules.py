@@ -1,0 +1,104 @@
+"""The two ways to decide whether a reply gives the expected answer: by what it says, and by math-verify alone."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from gymq.workers.resources.math_with_judge.equivalence import Equivalence, by_library, is_contradiction, targets
+from gymq.workers.resources.math_with_judge.exact import same_number
+from gymq.workers.resources.math_with_judge.notation import is_balanced, tidy
+from gymq.workers.resources.math_with_judge.texts import other_unit, same_text
+
+from gymq.text import boxes, conclusion
+
+LONGEST_ANSWER = 2_000  # characters; of a reply without a box, so many at its end are read
+_JOINS = re.compile(r"[\s$,;.]*(?:(?:and|or|,|;)[\s$]*)?")
+
+
+class AsMeant:
+    """Takes the answer that the reply stands by, behind its thoughts; numbers are exact, texts are no products.
+
+    math-verify reads formulas and compares those that are no numbers.
+    """
+
+    def decide(self, expected_answer: str, reply: str) -> Equivalence:
+        answer = last_answer(reply)
+        if answer is None:
+            return self._from_prose(expected_answer, conclusion(reply)[-LONGEST_ANSWER:])
+        if len(answer) > LONGEST_ANSWER + len(expected_answer) or not is_balanced(answer):
+            return Equivalence(0.0, answer[:LONGEST_ANSWER])
+        wanted, given = tidy(expected_answer), tidy(answer)
+        same = same_text(wanted, given)
+        if same is not None:
+            return Equivalence(float(same), given)
+        readings = _read(f"\\boxed{{{given}}}")
+        shown = str(readings[0]) if readings else given
+        same = not other_unit(wanted, given) and _is_same(wanted, given, readings)
+        return Equivalence(float(same), shown)
+
+    def _from_prose(self, expected_answer: str, end: str) -> Equivalence:
+        found = by_library(tidy(expected_answer), end)
+        if found.reward and is_contradiction(_read(end)):
+            return Equivalence(0.0, found.extracted_answer)
+        return found
+
+
+class Published:
+    """Decides as math-verify's metric does, on the whole reply."""
+
+    def decide(self, expected_answer: str, reply: str) -> Equivalence:
+        return by_library(expected_answer, reply)
+
+
+def last_answer(reply: str) -> str | None:
+    """Return what the last box says, with those right before it that it is listed with; None without a box."""
+    said = conclusion(reply)
+    found = boxes(said)
+    if not found:
+        return None
+    texts = [found[-1].text]
+    for before, box in zip(found[-2::-1], found[:0:-1], strict=False):
+        end = said.index("{", before.start) + len(before.text) + 2
+        if not _JOINS.fullmatch(said, end, box.start) or "\n" in said[end : box.start]:
+            break
+        texts.insert(0, before.text)
+    return ", ".join(dict.fromkeys(texts))
+
+
+def _is_same(wanted: str, given: str, answer: list[Any]) -> bool:
+    """Return whether two formulas are the same: as numbers, or else by math-verify.
+
+    Args:
+        answer: what the library reads in the given one.
+    """
+    from math_verify.grader import verify
+
+    if wanted == given:
+        return bool(wanted)
+    expected = _read(f"\\boxed{{{wanted}}}")
+    if is_contradiction(answer):
+        return False
+    for one in expected:
+        for other in answer:
+            same = _same(one, other)
+            if same is not None:
+                return same
+    return bool(verify(expected, answer))
+
+
+def _same(one: Any, other: Any) -> bool | None:
+    """Return whether two readings are the same number, or the same list of numbers; None if they are something else."""
+    from sympy import Tuple
+
+    if isinstance(one, Tuple) and isinstance(other, Tuple) and len(one) == len(other):
+        members = [same_number(*pair) for pair in zip(one, other, strict=True)]
+        return None if None in members else all(members)
+    return same_number(one, other)
+
+
+def _read(text: str) -> list[Any]:
+    from math_verify.parser import parse
+
+    found: list[Any] = parse(text, targets())
+    return found

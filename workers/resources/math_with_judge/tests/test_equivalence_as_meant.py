@@ -1,0 +1,177 @@
+"""Families of answers that say the same, and of others that only look alike."""
+
+from __future__ import annotations
+
+import signal
+from fractions import Fraction
+
+import pytest
+from gymq.workers.resources.math_with_judge.rules import AsMeant, last_answer
+
+RULE = AsMeant()
+
+
+@pytest.fixture(autouse=True)
+def no_alarm(monkeypatch):
+    """The library gives each step seconds on the clock, which a busy machine does not keep; a worker counts others."""
+    monkeypatch.setattr(signal, "alarm", lambda _seconds: 0)
+
+
+def earns(expected: str, answer: str) -> bool:
+    return RULE.decide(expected, f"So it is \\boxed{{{answer}}}.").reward == 1.0
+
+
+TINY = [
+    *[
+        (rf"\frac{{1}}{{2^{{{n}}}}}", rf"\frac{{1}}{{2^{{{m}}}}}")
+        for n, m in ((20, 21), (40, 39), (99, 98), (2000, 2001))
+    ],
+    (r"10^{-9}", r"10^{-8}"),
+    ("0.00000012", "0.00000013"),
+    (r"6.63 \times 10^{-34}", r"1.05 \times 10^{-34}"),
+    (r"\frac{1}{52!}", r"\frac{1}{51!}"),
+    ("e^{-50}", "e^{-51}"),
+    (r"\sqrt{10^{40}+1}", "10^{20}"),
+    (r"1-\frac{1}{2^{300}}", "1"),
+    (r"2+10^{-20}", "2"),
+]
+
+
+@pytest.mark.parametrize(("one", "other"), TINY)
+def test_different_numbers_are_different_however_close(one, other):
+    assert not earns(one, other)
+    assert not earns(other, one)
+    assert earns(one, one)
+
+
+SAME = [
+    (r"\frac{2}{3}", r"0.\overline{6}"),
+    (r"0.\overline{142857}", r"\frac{1}{7}"),
+    (r"\frac{61}{495}", r"0.1\overline{23}"),
+    (r"\frac{1}{3}", "0.(3)"),
+    (r"\frac{1}{3}", "0.333333"),
+    (r"\pi", "3.1415927"),
+    ("3*pi/4", r"\frac{3\pi}{4}"),
+    ("x**2+1", "x^2+1"),
+    ("sqrt(2)/2", r"\frac{\sqrt{2}}{2}"),
+    (r"\frac{\sqrt{3}}{2}", "√3/2"),
+    (r"2\sqrt{3}", "2√3"),
+    ("x^{10}", "x^10"),
+    ("x^2y^3", "x²y³"),
+    ("sin(x)", r"\sin x"),
+    (r"\cos(2x)", "cos(2*x)"),
+    ("exp(2)", "e^2"),
+    (r"7\mathrm{e}^{2}", "7e^2"),
+    (r"3+\mathrm{i}", "3+i"),
+    ("1234567", r"1\,234\,567"),
+    ("1234567", "1,234,567"),
+    ("1234567", "1\u2009234\u2009567"),
+    ("57", "57."),
+    ("57", r"\text{The answer is } 57"),
+    ("57", r"\mathbf{57}"),
+    ("57", "**57**"),
+    ("57", "$57$"),
+    ("(4,5)", r"\bigl(4,5\bigr)"),
+    ("(4,5)", r"\left(4,5\right)"),
+    ("-3", "\u22123"),
+    (r"\frac{1}{2}", "½"),
+    ("90^{\\circ}", "90°"),
+    ("7", r"7 \text{ cm}"),
+    (r"7 \text{ cm}", "7"),
+    (r"7 \text{ cm}", r"7\,\mathrm{cm}"),
+    (r"7 \text{ km}", r"7 \text{ kilometres}"),
+    (r"12 \text{ ways}", r"12 \text{ different ways}"),
+    ("ABC", "ABC"),
+    ("Tuesday", r"\text{tuesday}"),
+    (r"\text{No}", "no"),
+    (r"\angle PQR", r"\angle RQP"),
+    (r"\triangle ABC", r"\triangle BCA"),
+    ("2021-11-04", "2021-11-4"),
+    ("3-6", "3\u20136"),
+    ("4:20", "04:20"),
+    (r"\frac{1}{8}", r"\cos\frac{\pi}{7}\cos\frac{2\pi}{7}\cos\frac{3\pi}{7}"),
+    ("1", r"\sqrt[3]{2+\sqrt{5}}+\sqrt[3]{2-\sqrt{5}}"),
+    ("xy", "yx"),
+    ("2ab", "2ba"),
+    ("{1,2}", r"\{2,1\}"),
+    ("x=5", "5"),
+]
+
+
+@pytest.mark.parametrize(("expected", "answer"), SAME)
+def test_the_same_answer_may_be_written_otherwise(expected, answer):
+    assert earns(expected, answer)
+
+
+OTHERS = [
+    *[("ABC", other) for other in ("ACB", "BAC", "BCA", "CAB", "CBA", "AB", "ABCC")],
+    *[("listen", other) for other in ("silent", "tinsel", "enlist")],
+    ("HHT", "HTH"),
+    ("GATTACA", "ACATTAG"),
+    (r"\angle PQR", r"\angle QPR"),
+    ("2023-10-05", "2023-05-10"),
+    ("3-1", "4-2"),
+    ("3-1", "2"),
+    ("12/03/1987", "03/12/1987"),
+    ("3:1", "6:2"),
+    ("9-6", "6-3"),
+    (r"7 \text{ km}", r"7 \text{ m}"),
+    (r"6 \text{ PM}", r"6 \text{ AM}"),
+    (r"5 \text{ apples}", r"5 \text{ pears}"),
+    (r"15\% \text{ profit}", r"15\% \text{ loss}"),
+    (r"30^\circ \text{ north}", r"30^\circ \text{ south}"),
+    (r"10 \text{ cm}^2", r"10 \text{ cm}^3"),
+    (r"7\mathrm{e}^{2}", r"7\mathrm{e}^{9}"),
+    ("0", r"2\,000\,000"),
+    ("1234567", "1234568"),
+    ("1234567.0", "1234568.0"),
+    (r"\frac{1}{3}", "0.33"),
+    ("7", "999 = 7"),
+    ("(1,2)", "(2,1)"),
+    ("x^2", "x^3"),
+    (r"0.\overline{6}", "0.6"),
+]
+
+
+@pytest.mark.parametrize(("expected", "answer"), OTHERS)
+def test_an_answer_that_only_looks_alike_is_another(expected, answer):
+    assert not earns(expected, answer)
+
+
+@pytest.mark.parametrize(("fixed", "again"), [("", "1"), ("", "09"), ("5", "4"), ("12", "345"), ("0", "0012")])
+def test_repeating_decimals_are_fractions(fixed, again):
+    value = Fraction(int(fixed or "0"), 10 ** len(fixed)) + Fraction(
+        int(again), (10 ** len(again) - 1) * 10 ** len(fixed)
+    )
+    assert earns(rf"\frac{{{value.numerator}}}{{{value.denominator}}}", rf"0.{fixed}\overline{{{again}}}")
+
+
+@pytest.mark.parametrize(
+    ("reply", "answer"),
+    [
+        ("\\boxed{8} no: \\boxed{9}", "9"),
+        ("Width: \\boxed{5}\nArea: \\boxed{30}", "30"),
+        ("<think>\\boxed{8}</think> \\boxed{9}", "9"),
+        ("<think>\\boxed{8}", None),
+        ("\\boxed{1} and \\boxed{2}", "1, 2"),
+        ("$\\boxed{1}$, $\\boxed{2}$ or $\\boxed{3}$", "1, 2, 3"),
+        ("\\boxed{9}. Again: \\boxed{9}", "9"),
+        ("no box", None),
+    ],
+)
+def test_the_answer_that_the_reply_stands_by_counts(reply, answer):
+    assert last_answer(reply) == answer
+
+
+def test_an_answer_without_a_box_is_the_last_one():
+    assert RULE.decide("9", "First 8, then 9. The final answer is $9$.").reward == 1.0
+    assert RULE.decide("8", "First 8, then 9. The final answer is $9$.").reward == 0.0
+
+
+@pytest.mark.parametrize(
+    "part", ["\\[", "\\(", "$", "answer: ", "final answer is ", "\\boxed{", "{", "x^", "\\frac{1}{"]
+)
+@pytest.mark.parametrize("in_a_box", [True, False])
+def test_a_reply_that_repeats_itself_is_wrong(part, in_a_box):
+    text = part * (40_000 // len(part))
+    assert RULE.decide("5", f"\\boxed{{{text}}}" if in_a_box else text).reward == 0.0
