@@ -26,6 +26,7 @@ TOGETHER = {
     "test_weights.py": "engine",
     "test_ray.py": "Ray",
     "test_serve.py": "HTTP",
+    "test_urgent.py": "engine",
 }
 
 

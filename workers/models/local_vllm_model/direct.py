@@ -41,7 +41,7 @@ _LOWEST_LOG_PROB = -9999.0  # as vLLM says minus infinity
 ENDED: dict[str, Any] = {"choices": [{"finish_reason": ABORT}]}
 """Answer to a request that new weights have ended. Of a part of a reply with a tool call vLLM says `tool_calls`."""
 
-_PER_REQUEST = frozenset({"messages", "max_tokens", "max_completion_tokens", "seed"})
+_PER_REQUEST = frozenset({"messages", "max_tokens", "max_completion_tokens", "priority", "seed"})
 _UNUSED = frozenset({"metadata", "model", "user", "store", "service_tier", "kv_transfer_params"})
 _SETTINGS = frozenset(
     {
@@ -78,7 +78,7 @@ _SETTINGS = frozenset(
     }
 )
 _TOOL_CHOICES = (None, "auto", "none")
-_SEEDS = range(-(2**63), 2**63)
+_INT64 = range(-(2**63), 2**63)
 
 
 class NotDirect(CannotRender):
@@ -208,7 +208,9 @@ class DirectChat:
                 parser = serving._make_parser(request, self._tokenizer, settings.parser_kwargs)
             reasoning = serving._engine_reasoning_kwargs(request, parser, settings.parser_kwargs, prompt)
             serving._preflight(1)
-            outputs = self._llm.generate(self._tokens_input(prompt), params, request_id, **reasoning)
+            outputs = self._llm.generate(
+                self._tokens_input(prompt), params, request_id, priority=_priority(body), **reasoning
+            )
         except Exception as error:
             raise NotDirect from error
         final = None
@@ -233,7 +235,7 @@ class DirectChat:
         for number in (length, seed):
             if number is not None and type(number) is not int:
                 raise NotDirect
-        if (length is not None and length < 1) or (seed is not None and seed not in _SEEDS):
+        if (length is not None and length < 1) or (seed is not None and seed not in _INT64):
             raise NotDirect
         params = copy.copy(settings.sampling)
         params.max_tokens = self._max_tokens(
@@ -315,6 +317,14 @@ class DirectChat:
         detokenizer.update(generated, finish_reason == "stop")
         text: str = detokenizer.get_next_output_text(True, False)
         return text
+
+
+def _priority(body: Mapping[str, Any]) -> int:
+    """Return the place of a request in the engine's queue; lower numbers are first."""
+    priority = body.get("priority", 0)
+    if type(priority) is not int or priority not in _INT64:
+        raise NotDirect
+    return priority
 
 
 def _num_characters(message: Mapping[str, Any]) -> int:

@@ -31,6 +31,7 @@ def arguments(options: LocalVLLMOptions) -> list[str]:
     if options.return_token_id_information:
         given.setdefault("logprobs_mode", f"{PROCESSED}_logprobs")
         given.setdefault("generation_config", _NO_CONFIG)
+    given.setdefault("scheduling_policy", "priority")  # without urgent calls: first in, first out
     if not options.show_vllm_engine_stats:
         given.setdefault("disable_log_stats", True)
     given.setdefault("disable_uvicorn_access_log", True)

@@ -14,6 +14,7 @@ _NOT_SAMPLED = frozenset(
     {
         "include",
         "metadata",
+        "priority",
         "prompt_cache_key",
         "prompt_cache_options",
         "prompt_cache_retention",
@@ -27,11 +28,12 @@ _NOT_SAMPLED = frozenset(
 # Without the field an endpoint does the same.
 _DEFAULTS = {"parallel_tool_calls": True, "stream": False, "tool_choice": "auto", "truncation": "disabled"}
 _STRICT = "strict"  # of a tool: an endpoint that does not know it would not hold the model to the schema either
+_CURES = {"priority": "; vLLM takes it with --scheduling-policy priority"}
 _LENGTH, _NEWER_LENGTH = "max_tokens", "max_completion_tokens"
 _NOT_SETTINGS = frozenset({"input", "instructions", "messages", "model", "prompt", "text", "tools"})
 _UNKNOWN = re.compile(
     r"unsupported|not support|does not exist|unknown|unrecogni[sz]ed|unexpected|extra|not permitted|not allowed"
-    r"|cannot find|invalid (field|parameter|argument|param)|additional propert",
+    r"|scheduling is not enabled|cannot find|invalid (field|parameter|argument|param)|additional propert",
     re.IGNORECASE,
 )
 _WORD = re.compile(r"\w+")
@@ -61,7 +63,8 @@ class LeftOut:
         named = _named(refused.reason)
         for name in sorted(named):
             if _without(sent, {name}) != sent and (name != _LENGTH or _NEWER_LENGTH in named):
-                warn_once(f"{path}: the endpoint refuses the field {name!r}, which is left out: no reply depends on it")
+                said = f"{path}: the endpoint refuses the field {name!r}, which is left out: no reply depends on it"
+                warn_once(said + _CURES.get(name, ""))
                 self._of_path.setdefault(path, set()).add(name)
                 return True
         refused.advise(_cure(sorted(named & sent.keys() - _NOT_SETTINGS)))

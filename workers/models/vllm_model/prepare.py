@@ -11,12 +11,16 @@ from gymq.workers.models.vllm_model.audio import AUDIO_MEMBERS
 from gymq.workers.models.vllm_model.engine_form import merged
 from gymq.workers.models.vllm_model.options import VLLMOptions
 
+from gymq.authoring import current_call
+from gymq.protocol.messages import Priority
 from gymq.protocol.tokens import TOKEN_FIELDS
 from gymq.responses import InvalidRequest, Item, split_think_blocks
 from gymq.responses.arguments import with_sent_arguments
 from gymq.responses.tokens import OPTIONAL_TOKEN_FIELDS
 
 _UNKNOWN_TO_ENGINES = frozenset({*TOKEN_FIELDS, *OPTIONAL_TOKEN_FIELDS})
+
+_FIRST = -1  # in vLLM lower numbers are first, and a request without one has 0
 
 # What a prompt is made of; the rest of a body does not change its tokens.
 _PROMPT_MEMBERS = (
@@ -89,6 +93,13 @@ def responses_body(params: Mapping[str, Any], options: VLLMOptions) -> dict[str,
     body = options.extra_body | _object_in(metadata, "extra_body") | asked | options.sampling_overrides
     _check_length(body)
     return body
+
+
+def placed(options: VLLMOptions) -> dict[str, Any]:
+    """Return the fields of a body that give the current call its place in the engine's own queue."""
+    is_urgent = current_call.get().precedence.priority is Priority.URGENT
+    # Only urgent calls have one: an engine may refuse the field, and other engines count the other way round.
+    return {"priority": _FIRST} if is_urgent and options.engine == "vllm" else {}
 
 
 def tokenize_body(body: Mapping[str, Any]) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from gymq.workers.models.vllm_model.prepare import (
     chat_body,
     ends_in_reasoning,
     has_media,
+    placed,
     prepared,
     responses_body,
     tokenize_body,
@@ -249,7 +250,7 @@ class VLLMModel(EndpointModel):
         async def exchange(engine: Asked) -> dict[str, Any]:
             asked = self._whole(engine, deadline)
             sampler = await asked.sampler() if options.return_token_id_information else None
-            filled = body if sampler is None else {**sampler.sent, **body}
+            filled = {**placed(options), **({} if sampler is None else sampler.sent), **body}
             try:
                 completion, sent = await self._asked(asked, filled, prompt, num_known)
             except ContextOverflow:
@@ -347,7 +348,7 @@ class VLLMModel(EndpointModel):
         async def exchange(engine: Asked) -> dict[str, Any]:
             asked = self._whole(engine, deadline)
             try:
-                answer = await asked.post("/responses", body)
+                answer = await asked.post("/responses", {**placed(self.options), **body})
             except ContextOverflow:
                 return self._response(empty_completion(self.options.model, "length"), params)
             self._note_versions(request, asked)

@@ -45,6 +45,13 @@ def test_any_argument_is_reached_in_the_form_that_vllm_serve_takes():
     assert after("--load-format", parts) == "dummy"
 
 
+@pytest.mark.parametrize(
+    ("kwargs", "policy"), [({}, "priority"), ({"scheduling-policy": "fcfs"}, "fcfs")], ids=["default", "given"]
+)
+def test_the_engine_heeds_the_places_of_urgent_calls_unless_told_otherwise(kwargs: dict[str, Any], policy: str):
+    assert after("--scheduling-policy", arguments(options(vllm_serve_kwargs=kwargs))) == policy
+
+
 def test_on_ray_each_rank_is_an_engine_of_its_own():
     parts = arguments(options(vllm_serve_kwargs={"data_parallel_size": 4, "tensor_parallel_size": 2}, ray={}))
     assert "--data-parallel-size" not in parts
