@@ -271,5 +271,10 @@ def test_a_failure_without_nemo_rl_has_its_status() -> None:
 
 
 def test_token_capture_is_refused_rather_than_ignored() -> None:
-    with pytest.raises(TrainerError, match="token_capture is not supported here"):
+    with pytest.raises(TrainerError, match=r"^token_capture is not supported: .*; set .*\.enabled to false$"):
         NemoGym({"token_capture": {"enabled": True}})
+
+
+@pytest.mark.parametrize("token_capture", [None, {}, {"enabled": False, "staging_partition": "rollout_staging"}])
+def test_token_capture_that_is_off_is_accepted(token_capture: Body | None) -> None:
+    NemoGym({"token_capture": token_capture})

@@ -59,8 +59,9 @@ class NemoGym:
         Raises:
             TrainerError: it asks for what this actor does not do.
         """
-        if cfg.get("token_capture"):
-            raise TrainerError("token_capture is not supported here: results have their tokens, so switch it off")
+        if (cfg.get("token_capture") or {}).get("enabled"):
+            text = "results have their tokens here, not receipts for them"
+            raise TrainerError(f"token_capture is not supported: {text}; set token_capture.enabled to false")
         self._cfg = cfg
         self._logs = MessageLogs(cfg, may_lack_experts=self.names_agent)
         self._stack = AsyncExitStack()
