@@ -9,7 +9,7 @@ import msgspec
 
 from gymq.data.jsonl import parse_object
 from gymq.data.prompt import RowPrompt
-from gymq.data.rows import PARAMS, RowError, shown
+from gymq.data.rows import PARAMS, SOURCE, RowError, shown
 
 PROMPTS = ("prompt", "question", "input", "messages")
 """Fields that may hold the prompt; of several, the first."""
@@ -73,7 +73,8 @@ def _made_input(
     if PARAMS in fields and not is_named:
         return None  # as NeMo Gym has it; what the parameters need is checked with the row
     missing = "prompt" if prompt_field is None else f"field {prompt_field!r}"
-    raise RowError(f"the row has no {missing}: its fields are {_listed(list(fields))}{remedy}")
+    own = [name for name in fields if name != SOURCE]
+    raise RowError(f"the row has no {missing}: its fields are {_listed(own)}{remedy}")
 
 
 def whole_row(line: bytes, prompt_field: str | None = None, remedy: str = "") -> bytes:

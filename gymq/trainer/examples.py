@@ -86,6 +86,8 @@ def row_of_text(text: Any, name: str) -> Row:
         raise TrainerError(f"{name}: {needed}")
     try:
         row: Row = msgspec.json.decode(whole_row(text.encode()))
+    except RowError as error:
+        raise TrainerError(f"{called(name, _object(text))}: {error}") from None
     except (GymqError, ValueError, RecursionError) as error:
         raise TrainerError(f"{called(name, _object(text))}: {needed}: {error}") from None
     return row

@@ -86,7 +86,12 @@ async def test_nemo_rl_is_told_which_row_has_no_agent(rows: list[dict[str, Any]]
         actor._agent_of(row)
 
 
-@pytest.mark.parametrize("text", [None, "no JSON", "[]", '{"question": ""}'])
+def test_a_row_that_cannot_be_used_is_refused_with_its_place() -> None:
+    with pytest.raises(TrainerError, match=r"^here \(a\.jsonl:3\): the row has no prompt: its fields are answer$"):
+        row_of_text('{"answer": 1, "_ng_source": "a.jsonl:3"}', "here")
+
+
+@pytest.mark.parametrize("text", [None, "no JSON", "[]"])
 def test_a_column_without_a_row_is_refused(text: Any) -> None:
     with pytest.raises(TrainerError, match=r"^here.*the data set needs the column `row`"):
         row_of_text(text, "here")

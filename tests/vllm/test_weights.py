@@ -100,8 +100,9 @@ async def test_what_new_weights_have_ended_is_asked_again(
             yield output
 
     monkeypatch.setattr(llm, "generate", first_is_ended)
-    asked_here = AskedHere(engine, "policy_model", "", sampler(model.options))
-    answer = await asked_here.post(path, {"model": model.options.model, **body})
+    here = AskedHere(engine, "policy_model", "", sampler(model.options))
+    asked_whole = model._whole(here, asyncio.get_running_loop().time() + 100.0)
+    answer = await asked_whole.post(path, {"model": model.options.model, **body})
     assert num_generated == 2
     if "messages" in body:
         (choice,) = answer["choices"]
@@ -150,7 +151,7 @@ async def test_a_file_that_breaks_off_is_refused_and_the_old_weights_come_back(
     [
         (gymq.WeightsUpdate("1", weights=b"nonsense"), "not a file in the safetensors format"),
         (gymq.WeightsUpdate("1", path="/no/such/folder"), "a folder with such files"),
-        (gymq.WeightsUpdate("1"), "neither a path nor weights"),
+        (gymq.WeightsUpdate("1"), "only announced"),
     ],
 )
 async def test_what_are_no_weights_is_refused(model: LocalVLLMModel, update: gymq.WeightsUpdate, reason: str) -> None:
