@@ -4,16 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import re
-import socket
-import subprocess
-import sys
-import urllib.error
-import urllib.request
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,98 +19,24 @@ from gymq.model import ModelMemory
 from gymq.testing.policy.battery import ADD
 from tests.support.waiting import until
 
-from .tiny_policy import ON_CPU, POLICY, asked
-
-START_S = 900.0  # on a machine that does much else
+from .served import SERVED, START_S, Served, serving
+from .tiny_policy import POLICY, asked
 
 pytestmark = [pytest.mark.vllm, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(START_S + 300.0)]
 
 MAX_MODEL_LEN = 2048  # as long as the checkpoint allows
-SERVED = "tiny"
-STOP_S = 30.0
 TOO_LONG = "What is 3 + 4? " * MAX_MODEL_LEN
-NUM_REQUESTS = re.compile(r"^vllm:num_requests_(?:running|waiting)\{[^\n]*\} (\S+)$", re.MULTILINE)
 ENDLESS: dict[str, Any] = {"metadata": {"extra_body": json.dumps({"ignore_eos": True})}}
 
 Start = Callable[..., Awaitable[VLLMModel]]
 
 
-class Served:
-    """The address of a server, and what it says of itself."""
-
-    def __init__(self, port: int) -> None:
-        self.root = f"http://127.0.0.1:{port}"
-
-    def get(self, path: str) -> str | None:
-        """Return the answer to a GET; None if there is none."""
-        try:
-            with urllib.request.urlopen(self.root + path, timeout=10) as response:
-                return str(response.read().decode())
-        except (OSError, urllib.error.URLError):
-            return None
-
-    def num_running(self) -> float:
-        text = self.get("/metrics") or ""
-        return sum(
-            map(float, re.findall(r"^vllm:num_requests_(?:running|waiting)\{[^\n]*\} (\S+)$", text, re.MULTILINE))
-        )
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Served]:
     """One server for all tests."""
-    log = tmp_path_factory.mktemp("serve") / "log"
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    served = Served(port)
-    with log.open("w") as out, _Process(port, out) as process:
-
-        def is_up() -> bool:
-            assert process.poll() is None, f"vllm serve ended:\n{log.read_text()[-4000:]}"
-            return served.get("/health") is not None
-
-        await until(is_up, deadline_s=START_S)
+    folder = tmp_path_factory.mktemp("serve")
+    async with serving(folder, max_model_len=MAX_MODEL_LEN, reasoning_parser="qwen3") as served:
         yield served
-
-
-def _arguments(port: int) -> list[str]:
-    options = {
-        "served-model-name": SERVED,
-        "host": "127.0.0.1",
-        "port": port,
-        "dtype": "float32",
-        "max-model-len": MAX_MODEL_LEN,
-        "max-num-seqs": 16,
-        "kv-cache-memory-bytes": 64 << 20,
-        "distributed-executor-backend": "uni",
-        "tool-call-parser": "hermes",
-        "reasoning-parser": "qwen3",
-        "logprobs-mode": "processed_logprobs",
-        "generation-config": "vllm",
-    }
-    named = [text for name, value in options.items() for text in (f"--{name}", str(value))]
-    return ["serve", str(POLICY), *named, "--enforce-eager", "--enable-auto-tool-choice"]
-
-
-class _Process:
-    """A process that is ended at the end."""
-
-    def __init__(self, port: int, out: Any) -> None:
-        environment = {**os.environ, **ON_CPU, "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
-        command = [sys.executable, str(Path(__file__).with_name("serve.py")), *_arguments(port)]
-        self.process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=environment)
-
-    def __enter__(self) -> subprocess.Popen[bytes]:
-        return self.process
-
-    def __exit__(self, *_: object) -> None:
-        self.process.terminate()
-        try:
-            self.process.wait(STOP_S)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
 
 
 @pytest_asyncio.fixture(loop_scope="session")
