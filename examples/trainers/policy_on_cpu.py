@@ -11,6 +11,7 @@ import shlex
 import statistics
 import sys
 import time
+import urllib.request
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,7 @@ ROWS = EXAMPLES / "demo_vllm" / "rows.jsonl"
 RESULT = "result.json"  # in the folder of a training that has ended
 GROUP = 8  # samples of a task
 MAX_GRADIENT_NORM = 1.0
+LOAD_S = 120.0  # for an engine to load weights
 
 
 class PolicyOnCPU:
@@ -61,6 +63,22 @@ class PolicyOnCPU:
     def weights(self) -> bytes:
         """Return them as a file in the safetensors format."""
         return save({name: tensor.contiguous() for name, tensor in self._model.state_dict().items()})
+
+    def load_into(self, engine: str, folder: Path) -> None:
+        """Give an engine the weights through a folder that it sees, and empty its cache, which is of others."""
+        self._model.save_pretrained(folder)
+        path = {"weights_path": str(folder.absolute())}
+        _post(f"{engine}/collective_rpc", {"method": "reload_weights", "kwargs": path})
+        if not _post(f"{engine}/reset_prefix_cache?reset_running_requests=true")["success"]:
+            raise RuntimeError(f"{engine} keeps its prefix cache, which is of the weights before")
+
+
+def _post(url: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(url, json.dumps(body or {}).encode(), headers)
+    with urllib.request.urlopen(request, timeout=LOAD_S) as answer:
+        answered: dict[str, Any] = json.load(answer)
+    return answered
 
 
 class Rewards:
@@ -101,6 +119,11 @@ def arguments(description: str | None, name: str, *, needs_cluster: bool = True)
     url = os.environ.get("GYMQ_NATS")
     required = needs_cluster and url is None
     parser.add_argument("--nats", default=url, required=required, help="URL of a gymq cluster; default: GYMQ_NATS")
+    if needs_cluster:
+        of_engine = (
+            "of a `vllm serve` with VLLM_SERVER_DEV_MODE=1, behind vllm_model: the trainer gives it weights itself"
+        )
+        parser.add_argument("--engine", metavar="URL", help=of_engine)
     parser.add_argument("--steps", type=int, default=20)
     parser.add_argument("--samples-of-step", type=int, default=128)
     parser.add_argument("--learning-rate", type=float, default=1e-3)
@@ -121,6 +144,8 @@ def until_interrupted(train: Callable[[argparse.Namespace], None], given: argpar
     except KeyboardInterrupt:
         settings = {"--steps": given.steps, "--samples-of-step": given.samples_of_step, "--output": given.output}
         settings |= {"--learning-rate": given.learning_rate}
+        if getattr(given, "engine", None):
+            settings["--engine"] = given.engine
         if given.nats not in (None, os.environ.get("GYMQ_NATS")):
             settings["--nats"] = redact(given.nats)
         command = [sys.executable, sys.argv[0], *(str(part) for setting in settings.items() for part in setting)]

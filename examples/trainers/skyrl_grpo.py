@@ -53,8 +53,11 @@ class Trainer(RayPPOTrainer):
 class Workers:
     """What SkyRL's trainer asks of its `WorkerDispatch`, for one policy in this process."""
 
-    def __init__(self, trainer: RayPPOTrainer, policy: PolicyOnCPU, run: TrainingRun) -> None:
+    def __init__(
+        self, trainer: RayPPOTrainer, policy: PolicyOnCPU, run: TrainingRun, given: argparse.Namespace
+    ) -> None:
         self._trainer = trainer
+        self._given = given
         self._run = run
         self._policy = policy
         self._algorithm = trainer.cfg.trainer.algorithm
@@ -93,6 +96,9 @@ class Workers:
         self._policy.load(Path(folder) / "policy.pt")
 
     async def save_weights_for_sampler(self) -> None:
+        if self._given.engine:  # the generator announces them
+            await asyncio.to_thread(self._policy.load_into, self._given.engine, self._given.output / "engine")
+            return
         await self._run.update_weights(f"step-{self._trainer.global_step}", weights=self._policy.weights())
 
     def get_timing_metrics(self) -> dict[str, float]:
@@ -150,7 +156,7 @@ async def train(given: argparse.Namespace) -> None:
     generator = GymqGenerator(run, max_staleness=MAX_STALENESS)
     trainer = Trainer(cfg, Tracking("gymq", given.run), tokenizer, data_set, None, generator)
     trainer.mean_rewards = Rewards(given.output)
-    trainer.dispatch = Workers(trainer, PolicyOnCPU(given.learning_rate), run)
+    trainer.dispatch = Workers(trainer, PolicyOnCPU(given.learning_rate), run, given)
     await trainer.train()
     await run.close()
     trainer.mean_rewards.finish()

@@ -90,13 +90,17 @@ class Rollouts(GymqLegacyManager):
 
 
 class Engines:
-    """What verl's trainer asks of its `CheckpointEngineManager`: new weights go over NATS."""
+    """What verl's trainer asks of its `CheckpointEngineManager`: new weights go over NATS, or to an engine of ours."""
 
-    def __init__(self, run: SyncTrainingRun, policy: PolicyOnCPU) -> None:
+    def __init__(self, run: SyncTrainingRun, policy: PolicyOnCPU, given: argparse.Namespace) -> None:
         self._run = run
         self._policy = policy
+        self._given = given
 
     def update_weights(self, step: int) -> None:
+        if self._given.engine:  # the manager of rollouts announces them
+            self._policy.load_into(self._given.engine, self._given.output / "engine")
+            return
         self._run.update_weights(f"step-{step}", weights=self._policy.weights())
 
     def sleep_replicas(self) -> None:
@@ -154,7 +158,7 @@ def train(given: argparse.Namespace) -> None:
         trainer.actor_rollout_wg = Actor(policy, config)
         trainer.async_rollout_manager = Rollouts.create(config, llm_client=None)
         trainer.async_rollout_manager.rewards = rewards
-        trainer.checkpoint_manager = Engines(run, policy)
+        trainer.checkpoint_manager = Engines(run, policy, given)
         trainer.fit()
     rewards.finish()
 

@@ -1,15 +1,20 @@
 """Other trainers train the tiny policy on rollouts of a cluster; deaths of a worker and of the trainer cost nothing."""
 
+import json
 import os
 import subprocess
+import urllib.request
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from tests.support.compatibility import record
+from tests.vllm.served import SERVED, Served, serving
+from tests.vllm.tiny_policy import MAX_MODEL_LEN, POLICY
 
-from .training import RISE, Trainer, draw, kill_worker, rise, samples_of, tiny_cluster
+from .training import RISE, Trainer, draw, kill_worker, rise, samples_of, tiny_cluster, verified
 
 pytest.importorskip("vllm", reason="vLLM is not installed here; `make test-trainers` installs it")
 
@@ -72,6 +77,65 @@ async def test_a_trainer_trains_and_survives_the_deaths_of_a_worker_and_of_itsel
         f"its trainer{given.workers}, vLLM",
         f"{STEPS} updates of {SAMPLES_OF_STEP} rollouts, an agent and the trainer killed: reward up by {RISE} or more",
     )
+
+
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("given", [SKYRL, VERL], ids=["skyrl", "verl"])
+async def test_a_trainer_with_a_limit_on_staleness_announces_what_it_gives_its_own_engine(
+    given: Given, tmp_path: Path
+) -> None:
+    python = os.environ.get(given.python, "")
+    if not python:
+        pytest.skip(f"{given.python} names no Python with this trainer; `make test-trainers` sets it")
+    steps, samples_of_step = 3, 32
+    development = {"VLLM_SERVER_DEV_MODE": "1"}
+    async with (
+        serving(tmp_path, environment=development, max_model_len=MAX_MODEL_LEN, max_num_seqs=64) as engine,
+        tiny_cluster(tmp_path / "cluster", engine) as cluster,
+    ):
+        arguments = ["--nats", cluster.url, "--engine", engine.root, "--steps", str(steps)]
+        arguments += ["--samples-of-step", str(samples_of_step)]
+        trainer = Trainer(python, f"trainers/{given.name}_grpo.py", tmp_path / given.name, *arguments)
+        await trainer.start()
+        try:
+            await trainer.until_step(1)
+            await trainer.kill()
+            await trainer.start()
+            await trainer.until_ended()
+        finally:
+            await trainer.kill()
+        rollouts = await verified(cluster.url, given.name)
+        in_engine = log_probs(engine)
+    begun = Counter(tuple(rollout.policy_versions) for rollout in rollouts)
+    assert begun == {(f"step-{step}",): samples_of_step for step in range(steps)}  # none older than the newest
+    assert in_engine == pytest.approx(log_probs_of(tmp_path / given.name / "engine"), abs=1e-3)
+    assert in_engine != pytest.approx(log_probs_of(POLICY), abs=1e-3)
+
+
+PROMPT = list(range(10, 30))
+
+
+def log_probs(engine: Served) -> list[float]:
+    """Those of the tokens of a prompt, by an engine."""
+    body = {"model": SERVED, "prompt": PROMPT, "max_tokens": 1, "prompt_logprobs": 0}
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(f"{engine.root}/v1/completions", json.dumps(body).encode(), headers)
+    with urllib.request.urlopen(request, timeout=60) as answer:
+        (choice,) = json.load(answer)["choices"]
+    _, *ranked = choice["prompt_logprobs"]
+    return [of_token[str(token)]["logprob"] for token, of_token in zip(PROMPT[1:], ranked, strict=True)]
+
+
+def log_probs_of(checkpoint: Path) -> list[float]:
+    """The same by a checkpoint."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    ids = torch.tensor([PROMPT])
+    with torch.no_grad():
+        logits = AutoModelForCausalLM.from_pretrained(checkpoint, dtype=torch.float32).eval()(ids).logits
+    log_probs = logits[:, :-1].log_softmax(-1).gather(-1, ids[:, 1:, None])
+    return [float(value) for value in log_probs.flatten()]
 
 
 def version_of(package: str, python: str) -> str:

@@ -18,8 +18,10 @@ from gymq.bus import Bus
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cluster.launch import Child, Cluster
 from gymq.config import load
+from gymq.protocol.instances import Instance
 from gymq.protocol.messages import VerifiedRollout
 from tests.support.waiting import until
+from tests.vllm.served import SERVED, Served
 
 ROOT = Path(__file__).parents[2]
 CONFIG = ROOT / "examples" / "demo_vllm" / "config.yaml"
@@ -30,11 +32,23 @@ RISE = 0.2  # of the mean reward that shows that a policy was trained
 
 
 @asynccontextmanager
-async def tiny_cluster(folder: Path) -> AsyncIterator[Cluster]:
-    """The workers of examples/demo_vllm."""
+async def tiny_cluster(folder: Path, engine: Served | None = None) -> AsyncIterator[Cluster]:
+    """The workers of examples/demo_vllm; with an engine, the model is `vllm_model` in front of it."""
     serve = "policy_model.responses_api_models.local_vllm_model.vllm_serve_kwargs"
     config = load([str(CONFIG)], [f"{serve}.max_num_seqs=256"])
-    async with Cluster(config.instances, folder=folder, log_level="warning") as cluster:
+    instances = config.instances
+    if engine is not None:
+        options = {
+            "base_url": f"{engine.root}/v1",
+            "api_key": "none",
+            "model": SERVED,
+            "return_token_id_information": True,
+            "request_prompt_and_generation_token_ids": True,
+            "uses_reasoning_parser": False,
+        }
+        in_front = Instance("policy_model", "models", "vllm_model", options)
+        instances = [in_front if instance.name == in_front.name else instance for instance in instances]
+    async with Cluster(instances, folder=folder, log_level="warning") as cluster:
         yield cluster
 
 
@@ -99,13 +113,18 @@ def kill_worker(cluster: Cluster, name: str) -> None:
 
 async def samples_of(url: str, run: str) -> Counter[int]:
     """How many verified rollouts of each task a run has."""
+    return Counter(outcome.task_index for outcome in await verified(url, run))
+
+
+async def verified(url: str, run: str) -> list[VerifiedRollout]:
+    """The verified rollouts of a run."""
     bus = await Bus.connect(url, role="test", name="test")
     try:
         stored = [outcome async for _, outcome in OutcomeStore(bus).read(run)]
     finally:
         await bus.close()
     assert len({outcome.rollout_id for outcome in stored}) == len(stored)
-    return Counter(outcome.task_index for outcome in stored if isinstance(outcome, VerifiedRollout))
+    return [outcome for outcome in stored if isinstance(outcome, VerifiedRollout)]
 
 
 def rise(rewards: Sequence[float], num_steps: int = SMOOTHED_OVER) -> float:
