@@ -119,7 +119,7 @@ _DENIES_NEXT = re.compile(
 )
 _DENIES_CLAUSE = re.compile(r"\b(?:not|never|nor|neither|cannot)\b|n['\u2019]t\b", re.IGNORECASE)
 _CLAUSE_BEGINS = re.compile(r"[.,;:!?\n]|\b(?:and|but|so|or|hence|thus|therefore|because|which)\b", re.IGNORECASE)
-_SENTENCE_ENDS = re.compile(r"[.!?\n]")
+_ASKED = re.compile(r"[^.,!?\n]{0,20}\?")
 _LONGEST_CLAUSE_CHARS = 60
 
 
@@ -132,8 +132,7 @@ def is_denied(text: str, start: int, end: int) -> bool:
         begins = [found.end() for found in _CLAUSE_BEGINS.finditer(before)]
         if _DENIES_CLAUSE.search(before, begins[-1] if begins else 0):
             return True
-    ends = _SENTENCE_ENDS.search(text, end)
-    return ends is not None and ends[0] == "?"
+    return _ASKED.match(text, end) is not None
 
 
 _QUOTES = {'"': '"', "`": "`", "\u201c": "\u201d", "\u00ab": "\u00bb"}

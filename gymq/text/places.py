@@ -35,14 +35,16 @@ def boxes(reply: str) -> list[Found]:
 
 
 def answer_lines(reply: str) -> list[Found]:
-    """Return what follows each `Answer:`, also `**Answer:**`, up to the end of its line.
+    """Return what follows each `Answer:`, also `**Answer:**`, up to the next one or the end of its line.
 
     Where nothing follows in the line, the next one that is not blank counts.
     """
+    answers = list(_ANSWER.finditer(reply))
+    ends = [*(answer.start() for answer in answers[1:]), len(reply)]
     found = []
-    for answer in _ANSWER.finditer(reply):
-        end = reply.find("\n", answer.end())
-        found.append(Found(answer.start(), reply[answer.end() : None if end < 0 else end]))
+    for answer, end in zip(answers, ends, strict=False):
+        line_end = reply.find("\n", answer.end(), end)
+        found.append(Found(answer.start(), reply[answer.end() : end if line_end < 0 else line_end]))
     return [one for one in found if one.text.strip()]
 
 

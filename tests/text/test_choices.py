@@ -93,3 +93,4 @@ def test_long_answers_are_read_in_linear_time(text):
     assert len(CHOICES.chosen_in(text)) <= 2
     assert len(undressed(text)) <= len(text)
     assert len(boxes("\\boxed{" * 30_000)) == 0
+    assert len(answer_lines("Answer: " * 30_000 + text)) <= 1

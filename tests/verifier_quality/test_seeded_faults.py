@@ -30,7 +30,7 @@ class Fault:
     said: str
 
 
-MCQA_CHOICES = "        choices = letters.Choices.of(row.options or [])\n"
+MCQA_CHOICES = "        choices = Choices.of(row.options or [])\n"
 FAULTS = {
     "a constant reward": Fault(
         "mcqa", "empty", "reward = float(letter is not None and letter == gold)", "reward = 1.0", "an empty text"

@@ -51,7 +51,7 @@ def score(answer: str, expected: str, *, case_sensitive: bool = False) -> float:
     if this is not None and other is not None:
         if not same_unit(this.unit, other.unit) or not is_rounded(this.value, other.value):
             return 0.0
-        return EQUAL if this == other else CLOSE
+        return EQUAL if this.value == other.value and this.unit == (other.unit or this.unit) else CLOSE
     return EQUAL if any(_same(form(given), form(wanted)) for form in (_formula, as_list, _states)) else 0.0
 
 
