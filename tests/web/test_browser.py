@@ -641,6 +641,8 @@ async def test_a_long_rollout_is_folded_and_what_leads_into_it_unfolds_it(web: W
     await page.value("document.querySelector('.outline form').requestSubmit()")
     await page.until("document.activeElement.innerText.startsWith('Turn 121') && CSS.highlights.get('found').size > 0")
     # Keys lead to a folded group, which Enter opens, and from there to its turns.
+    # What the search has unfolded may still be drawn, and moves what stands below.
+    await page.until("window.heightBefore === (window.heightBefore = document.body.scrollHeight)")
     await page.value(f"{groups}[13].querySelector('summary').scrollIntoView()")
     await page.press("j")
     await page.until("document.activeElement.innerText.startsWith('Turns 141 to 150')")
