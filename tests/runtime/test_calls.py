@@ -227,7 +227,7 @@ async def test_calls_leave_a_frozen_worker_of_a_group_for_one_that_answers(
     assert {answer["worker"] for answer in answers} == {replica.worker}
     assert taken
     assert len(taken) < 100  # each call once at most
-    assert len(replica.finished) == 100
+    assert len(set(replica.finished)) == 100
 
     await replica.service._unsubscribe()  # as it does when it is full
     del taken[:]
