@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import time
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
-from gymq.sandbox import Limits, LocalSandbox, Program, ProgramResult, PythonSession, SandboxFailed, local
+from gymq.sandbox import GIB, Limits, LocalSandbox, Program, ProgramResult, PythonSession, SandboxFailed, local
+from gymq.sandbox.inside import own_time, supervisor
+from gymq.sandbox.inside.disk import Disk
+from gymq.sandbox.inside.spec import Spec
 from tests.sandbox.conftest import PROCESS_AT_NIGHT, alive, run_python, sandbox
+from tests.support.waiting import until
 
 __all__ = ["sandbox"]
 
@@ -122,3 +129,43 @@ async def test_a_machine_that_is_too_busy_gives_no_verdict(sandbox: LocalSandbox
     monkeypatch.setattr(local, "clock_s", lambda time_s: 0.5)
     with pytest.raises(SandboxFailed, match="too busy"):
         await sandbox.run(Program((sandbox.python, "-I", "-c", "import time; time.sleep(1000)")), Limits(time_s=60.0))
+
+
+@pytest.mark.parametrize(("others", "is_excused"), [(0, False), (-1, False), (1, True)])
+async def test_time_in_which_others_want_all_processors_is_excused(
+    monkeypatch: pytest.MonkeyPatch, others: int, is_excused: bool
+):
+    """`others`: how many want a processor beyond those that would leave one."""
+    monkeypatch.setattr(own_time, "_wait", lambda task: 0.0)
+    computing = await asyncio.create_subprocess_exec(sys.executable, "-I", "-c", "while True: pass")
+    try:
+        await until(lambda: stat(computing.pid)[0] == "R")
+        monkeypatch.setattr(own_time, "_running", lambda: 1 + 1 + len(os.sched_getaffinity(0)) - 1 + others)
+        time_of_its_own = own_time.OwnTime()
+        await asyncio.sleep(0.05)
+        time_of_its_own.look([computing.pid])
+        assert (time_of_its_own.excused > 0) == is_excused
+    finally:
+        computing.kill()
+        await computing.wait()
+
+
+@pytest.mark.parametrize("excused", [0.0, 1000.0])
+def test_at_the_limit_on_the_clock_a_program_that_nothing_kept_has_used_up_its_time(
+    monkeypatch: pytest.MonkeyPatch, excused: float
+):
+    class Own:
+        seconds = 0.1
+
+        def look(self, everybody: list[int]) -> None: ...
+
+    Own.excused = excused  # type: ignore[attr-defined]
+    monkeypatch.setattr(supervisor, "OwnTime", Own)
+    spec = SimpleNamespace(time_s=0.5, clock_s=1.0, memory_bytes=GIB)
+    watch = supervisor._Watch(cast(Spec, spec), 0, 0, cast(Disk, SimpleNamespace(is_full=lambda: False)))
+    watch._begun -= 2.0
+    if excused:
+        with pytest.raises(TimeoutError, match="too busy"):
+            watch._look()
+    else:
+        assert watch._look() == "time"

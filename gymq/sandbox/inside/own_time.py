@@ -8,6 +8,7 @@ import time
 from . import descendants
 
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+_RUNS, _WAITS, _ENDED = b"R", b"D", b""  # states: wants a processor, waits for a disk, ended while it was looked at
 _VFORK = {"x86_64": (b"56", b"58"), "aarch64": (b"220",)}  # numbers of clone and vfork
 
 
@@ -15,14 +16,19 @@ class OwnTime:
     """Seconds of computing of all processes together, and those in which none of them wanted to compute.
 
     Where a process waits for a processor that others have, or for a disk, the time is not the program's own.
+
+    Attributes:
+        seconds: the program's own time. The computing of children that no parent waits for is missing in it.
+        excused: seconds in which the machine may have kept it from computing, whatever else it did.
     """
 
     def __init__(self) -> None:
-        self.seconds = 0.0
+        self.seconds = self.excused = 0.0
         self._looked = time.monotonic()
         everybody = descendants.pids()
         self._computed = _computed(everybody)
         self._waited = _waited(everybody)[0]
+        self._kept_waiting = _wait("/proc/self")
 
     def look(self, everybody: list[int]) -> None:
         """Count the time since the last look.
@@ -34,11 +40,17 @@ class OwnTime:
         passed, self._looked = now - self._looked, now
         total = _computed(everybody)
         computed, self._computed = max(0.0, total - self._computed), total
-        waited, wants = _waited(everybody)
+        running = _running()
+        waited, states = _waited(everybody)
         lost = sum(seconds - self._waited.get(task, 0.0) for task, seconds in waited.items())
         self._waited = waited
         # The kernel counts a wait at its end. Until then only computing counts.
-        self.seconds += computed if wants else max(computed, passed - lost)
+        self.seconds += computed if _RUNS in states or _WAITS in states else max(computed, passed - lost)
+        kept_waiting = _wait("/proc/self")
+        others = running - states.count(_RUNS) - states.count(_ENDED) - 1  # this process runs, too
+        is_busy = not running or others >= len(os.sched_getaffinity(0)) or _WAITS in states
+        self.excused += passed if is_busy else min(passed, kept_waiting - self._kept_waiting)
+        self._kept_waiting = kept_waiting
 
 
 def _computed(everybody: list[int]) -> float:
@@ -53,25 +65,43 @@ def _computed(everybody: list[int]) -> float:
     return total
 
 
-def _waited(everybody: list[int]) -> tuple[dict[str, float], bool]:
-    """Return for how long each thread waited for a processor, and whether one wants to run now, or waits for a disk."""
+def _waited(everybody: list[int]) -> tuple[dict[str, float], list[bytes]]:
+    """Return for how long each thread waited for a processor, and the states of all threads."""
     waited: dict[str, float] = {}
-    wants = False
+    states = []
     for pid in everybody:
         try:
             tasks = [f"/proc/{pid}/task/{name}" for name in os.listdir(f"/proc/{pid}/task")]
         except OSError:
+            states.append(_ENDED)
             continue
         for task in tasks:
             try:
                 with open(f"{task}/stat", "rb") as file:
                     state = file.read().rpartition(b")")[2].split()[0]
-                wants = wants or state == b"R" or (state == b"D" and not _waits_for_child(task))
-                with open(f"{task}/schedstat", "rb") as file:  # some kernels do not have it
-                    waited[task] = int(file.read().split()[1]) / 1e9
+                states.append(b"S" if state == _WAITS and _waits_for_child(task) else state)
+                waited[task] = _wait(task)
             except (OSError, ValueError, IndexError):
-                continue
-    return waited, wants
+                states.append(_ENDED)
+    return waited, states
+
+
+def _running() -> int:
+    """Return how many threads of the machine want to compute; 0 if the kernel does not say."""
+    try:
+        with open("/proc/loadavg", "rb") as file:
+            return int(file.read().split()[3].partition(b"/")[0])
+    except (OSError, ValueError, IndexError):
+        return 0
+
+
+def _wait(task: str) -> float:
+    """Return how long a thread waited for a processor; 0 on kernels that do not say."""
+    try:
+        with open(f"{task}/schedstat", "rb") as file:
+            return int(file.read().split()[1]) / 1e9
+    except (OSError, ValueError, IndexError):
+        return 0.0
 
 
 def _waits_for_child(task: str) -> bool:
