@@ -1,4 +1,4 @@
-"""Reading what a reply says: its conclusion, boxes and answer lines, and the option that an answer chooses.
+"""Reading what a reply says: its conclusion, boxes and answer lines, its words, and the option that an answer chooses.
 
 Everything takes time in proportion to the text.
 """
@@ -12,3 +12,5 @@ from gymq.text.places import boxes as boxes
 from gymq.text.places import in_order as in_order
 from gymq.text.thoughts import conclusion as conclusion
 from gymq.text.thoughts import thoughts as thoughts
+from gymq.text.words import Words as Words
+from gymq.text.words import plain as plain

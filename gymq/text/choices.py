@@ -23,7 +23,7 @@ _MARKS = re.compile(r"\\[()\[\]]|[*`$\"\u201c\u201d\u2018\u2019\u00ab\u00bb{}~]|
 _FORMULA = re.compile(r"[=^\\+<>\u2248\u226a\u226b\u221d]|\w_\w")
 _TOKEN = re.compile(r"[A-Za-z](?:\.[A-Za-z])+\.?|\w+(?:['\u2019-]\w+)*|[^\s\w]")
 _OPENING, _CLOSING = "([", ").:]"
-_BETWEEN = frozenset({*"()[].:,;/|&-\u2013\u2014", "and", "or"})
+_BETWEEN = frozenset({*"()[].:,;/|&-\u2013\u2014", "and", "or", "option", "choice"})
 _DENIALS = frozenset({"not", "nor", "neither", "than", "isn't", "instead of", "unlike", "except"})
 _AFTER_A_NAME = frozenset({"is", "because", "since", "as", "due", "and", "or", "not", "rather"})
 
@@ -103,7 +103,7 @@ class _Tokens(tuple[str, ...]):
         for at, token in enumerate(self):
             if at in letters:
                 found.append(at)
-            elif token not in _BETWEEN:
+            elif token.lower() not in _BETWEEN:
                 break
         return found
 

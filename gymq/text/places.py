@@ -34,12 +34,12 @@ def boxes(reply: str) -> list[Found]:
     return found
 
 
-def answer_lines(reply: str) -> list[Found]:
-    """Return what follows each `Answer:`, also `**Answer:**`, up to the next one or the end of its line.
+def answer_lines(reply: str, opening: re.Pattern[str] = _ANSWER) -> list[Found]:
+    """Return what follows each opening, such as `**Answer:**`, up to the next one or the end of its line.
 
     Where nothing follows in the line, the next one that is not blank counts.
     """
-    answers = list(_ANSWER.finditer(reply))
+    answers = list(opening.finditer(reply))
     ends = [*(answer.start() for answer in answers[1:]), len(reply)]
     found = []
     for answer, end in zip(answers, ends, strict=False):

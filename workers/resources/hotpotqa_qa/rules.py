@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from typing import Protocol
 
-from gymq.workers.resources.hotpotqa_qa.scores import plain, plain_forms, without_thousands_commas
+from gymq.workers.resources.hotpotqa_qa.scores import plain_forms
+
+from gymq.text import Words, plain
 
 LONG_ANSWER_CHARS = 80  # of a longer one, a spelling of the expected answer has to begin early
 EARLY = 40  # the last position at which it may begin
@@ -23,10 +24,9 @@ class WholeWords:
     """Takes no spelling that is a part of a longer word, name or number."""
 
     def contains(self, answer: str, spellings: set[str]) -> bool:
-        text = plain(answer)
-        last = EARLY if len(text) > LONG_ANSWER_CHARS else len(text)
-        texts = {text, without_thousands_commas(text)}
-        return any(_stands_alone(text, spelling, last) for spelling in plain_forms(spellings) for text in texts)
+        last = EARLY if len(plain(answer)) > LONG_ANSWER_CHARS else len(answer)
+        places = map(Words(answer).place_of, spellings)
+        return any(place is not None and place <= last for place in places)
 
 
 class Published:
@@ -35,19 +35,6 @@ class Published:
     def contains(self, answer: str, spellings: set[str]) -> bool:
         text = plain(answer)
         return any(_is_in_place(text, spelling) for spelling in plain_forms(spellings))
-
-
-# What may not stand before and behind a spelling that begins or ends with a letter, and with a digit.
-_BEFORE = {True: r"(?<![\w])(?<![^\W\d]-)", False: r"(?<![\w])(?<!\d[.,])(?<![^\w][-+])(?<!^[-+])"}
-_BEHIND = {True: r"(?!\w)(?!-[^\W\d])", False: r"(?!\w)(?![.,]\d)"}
-
-
-def _stands_alone(text: str, spelling: str, last: int) -> bool:
-    first, end = spelling[0], spelling[-1]
-    before = _BEFORE[first.isalpha()] if first.isalnum() else ""
-    behind = _BEHIND[end.isalpha()] if end.isalnum() else ""
-    found = re.search(before + re.escape(spelling) + behind, text)
-    return found is not None and found.start() <= last
 
 
 def _is_in_place(text: str, spelling: str) -> bool:

@@ -6,6 +6,8 @@ import re
 import string
 from collections import Counter
 
+from gymq.text import plain
+
 LONG_EXPECTED_CHARS = 40
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
@@ -34,16 +36,6 @@ _ORDINALS = {
 }
 _NUMBERS = {word: str(number) for number, word in enumerate(_CARDINALS, 1)} | _ORDINALS
 _OTHER_FORM = _NUMBERS | {number: word for word, number in _NUMBERS.items()}
-
-_PLAIN = str.maketrans(
-    {
-        **dict.fromkeys("\u202f\u00a0\u2009\u200a\u2002\u2003", " "),
-        **dict.fromkeys("\u2010\u2011\u2012\u2013\u2014\u2015", "-"),
-        **dict.fromkeys("\u2018\u2019", "'"),
-        **dict.fromkeys("\u201c\u201d", '"'),
-    }
-)
-_BLANKS = re.compile(" +")
 
 _ARTICLES_AND_THE_LIKE = (
     "the a an of in on at for and or to by is was are were be been with from that this it its his her my our their no "
@@ -89,7 +81,7 @@ def spellings_of(expected: str) -> set[str]:
     if "(" in expected:
         found |= _without_brackets(expected)
     found.add(_OTHER_FORM.get(expected.strip().lower(), expected))
-    found.add(without_thousands_commas(expected))
+    found.add(_without_thousands_commas(expected))
     if expected.endswith((".", ",", ";", ":", "!", "?")):
         found.add(expected[:-1].rstrip())
     without_stops = _LONE_STOP.sub("", expected)
@@ -103,11 +95,6 @@ def spellings_of(expected: str) -> set[str]:
     whole = expected.strip()
     collapsed = {" ".join(spelling.split()) for spelling in found}
     return {one for one in collapsed if one and (len(one) >= 3 or one == whole or one.isdigit())}
-
-
-def plain(text: str) -> str:
-    """Return the text in lower case with plain blanks, hyphens and quotes. Line ends stay."""
-    return _BLANKS.sub(" ", text.lower().translate(_PLAIN)).strip()
 
 
 def unreliable(expected: str) -> str:
@@ -139,7 +126,7 @@ def _without_brackets(text: str) -> set[str]:
     return {" ".join(rest.split()), *(content for content in contents if len(content) > 1)}
 
 
-def without_thousands_commas(text: str) -> str:
+def _without_thousands_commas(text: str) -> str:
     """Return the text without the commas between thousands."""
     while (shorter := _THOUSANDS_COMMA.sub("", text)) != text:
         text = shorter

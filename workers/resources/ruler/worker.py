@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 import pydantic
+from gymq.workers.resources.ruler.rules import Published, WholeWords
 
 import gymq
 
@@ -30,6 +31,9 @@ class Ruler(gymq.Resources[RulerRow]):
     reward_range = (0.0, 1.0)
     row_kinds = tuple(subset for subset in SUBSETS if subset not in ANY_OF)  # those need SQuAD and HotpotQA
 
+    class Options(gymq.WorkerOptions):
+        hardened: bool = True  # false: references inside of words and numbers count, as published
+
     @classmethod
     def make_rows(cls, wanted: gymq.RowsWanted) -> Iterator[dict[str, Any]]:
         """Make rows of the subsets that need no data of others."""
@@ -37,10 +41,12 @@ class Ruler(gymq.Resources[RulerRow]):
 
         return make_rows(wanted)
 
+    async def start(self) -> None:
+        self._rule = WholeWords() if self.options.hardened else Published()
+
     async def verify(self, request: gymq.VerifyRequest[RulerRow]) -> gymq.Verdict:
         row = request.row
-        reply = request.reply_text.strip().lower()
-        found = [reference.lower() in reply for reference in row.outputs]
+        found = self._rule.found(request.reply_text, row.outputs)
         reward = float(any(found)) if row.subset in ANY_OF else sum(found) / len(found)
         # A field for each subset, so that its mean is that of its own rows.
         return gymq.Verdict(reward, **({row.subset: reward} if row.subset in SUBSETS else {}))

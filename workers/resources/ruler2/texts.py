@@ -8,37 +8,38 @@ from typing import Literal, get_args
 
 MatchType = Literal["all", "part", "2steps"]
 MATCH_TYPES: tuple[MatchType, ...] = get_args(MatchType)
+Contains = Callable[[str, str], bool]
 
 _DOCUMENT = re.compile(r"Document \d+:")
 
 
-def text_score(reply: str, references: Sequence[str], match_type: MatchType) -> float:
+def text_score(reply: str, references: Sequence[str], match_type: MatchType, contains: Contains) -> float:
     """Return how well a reply fits references, from 0 to 1; 0 without any.
 
     Args:
+        contains: returns whether a text has a reference.
         match_type: `all`: the mean over the references. `part`: the best one, in the reply without the documents that
             it copies. `2steps`: the mean, in the reply's last paragraph.
     """
     used, combined = _WAYS[match_type]
     text = used(reply)
-    return combined([soft_match(text, reference) for reference in references]) if references else 0.0
+    return combined([soft_match(text, reference, contains) for reference in references]) if references else 0.0
 
 
-def soft_match(text: str, reference: str) -> float:
-    """Return 1 if the text contains the reference, in any case; otherwise 1 minus the word error rate, at least 0.
+def soft_match(text: str, reference: str, contains: Contains) -> float:
+    """Return 1 if the text contains the reference; otherwise 1 minus the word error rate in any case, at least 0.
 
     The word error rate is the edit distance in words, divided by the number of words of the reference.
     """
-    text, reference = text.lower(), reference.lower()
-    if reference in text:
+    if contains(text, reference):
         return 1.0
-    wanted = reference.split()
+    wanted = reference.lower().split()
     if not wanted:
         return 0.0
     from rapidfuzz.distance import Levenshtein
 
     # A distance above the number of words gives 0, so the search may end there.
-    distance = Levenshtein.distance(text.split(), wanted, score_cutoff=len(wanted))
+    distance = Levenshtein.distance(text.lower().split(), wanted, score_cutoff=len(wanted))
     return max(0.0, 1.0 - distance / len(wanted))
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pydantic
-from gymq.workers.resources.ruler2.letters import chosen_letter
+from gymq.workers.resources.ruler2.rules import AsAsked, Published
 from gymq.workers.resources.ruler2.texts import MATCH_TYPES, text_score
 
 import gymq
@@ -42,6 +42,9 @@ class Ruler2(gymq.Resources[Ruler2Row]):
     reward_range = (0.0, 1.0)
     row_kinds = ("mk_niah_basic", "mv_niah_basic")  # the other tasks need MMLU and HotpotQA
 
+    class Options(gymq.WorkerOptions):
+        hardened: bool = True  # false: references inside of words count, and letters where the peer reads them
+
     @classmethod
     def make_rows(cls, wanted: gymq.RowsWanted) -> Iterator[dict[str, Any]]:
         """Make rows of the tasks that need no data of others."""
@@ -52,6 +55,7 @@ class Ruler2(gymq.Resources[Ruler2Row]):
     async def start(self) -> None:
         if importlib.util.find_spec("rapidfuzz") is None:
             raise gymq.OptionsError('rapidfuzz is not installed: pip install "gymq[resources]"')
+        self._rule = AsAsked() if self.options.hardened else Published()
         self._warned_of: set[str] = set()
 
     async def verify(self, request: gymq.VerifyRequest[Ruler2Row]) -> gymq.Verdict:
@@ -59,14 +63,14 @@ class Ruler2(gymq.Resources[Ruler2Row]):
         reply = request.reply_text
         letter = None
         if row.eval_type == LETTERS:
-            letter = chosen_letter(reply)
+            letter = self._rule.letter(reply)
             reward = float(letter == str(row.expected_answer).strip().upper())
         else:
             self._warn_if_unknown(row.eval_type)
             given = row.expected_answer
             references = [str(reference) for reference in (given if isinstance(given, list) else [given])]
             match_type = next(one for one in MATCH_TYPES if one == row.match_type)
-            reward = text_score(reply, references, match_type)
+            reward = text_score(self._rule.text(reply), references, match_type, self._rule.contains)
         shown = _CONTROL.sub("\n", reply.strip()).strip()
         return gymq.Verdict(reward, predicted_answer=shown, extracted_answer=letter)
 

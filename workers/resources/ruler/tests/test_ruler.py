@@ -16,8 +16,8 @@ def row(subset: str = "vt", outputs: Any = ("abc",), **members: Any) -> dict[str
     return {**prompt("?"), "outputs": outputs, "length": 4096, "subset": subset, **members}
 
 
-async def verdict(content: dict[str, Any], *said: Any) -> gymq.Verdict:
-    async with Harness(Ruler) as env:
+async def verdict(content: dict[str, Any], *said: Any, **options: Any) -> gymq.Verdict:
+    async with Harness(Ruler, options) as env:
         return await env.verify(content, reply(*said))
 
 
@@ -40,7 +40,42 @@ async def verdict(content: dict[str, Any], *said: Any) -> gymq.Verdict:
         ("unknown", ("a", "b"), "b", 0.5),
     ],
 )
-async def test_references_in_the_reply(subset, outputs, said, reward):
+async def test_references_in_the_reply_as_published(subset, outputs, said, reward):
+    assert (await verdict(row(subset, outputs), said, hardened=False)).reward == pytest.approx(reward)
+
+
+@pytest.mark.parametrize(
+    ("subset", "outputs", "said", "reward"),
+    [
+        ("niah_single_1", ("4827193",), "The number is 4827193.", 1.0),
+        ("niah_single_1", ("4827193",), "**4,827,193**", 1.0),
+        ("niah_single_1", ("4827193",), "14827193", 0.0),
+        ("niah_single_1", ("4827193",), "48271935", 0.0),
+        ("niah_single_1", ("4827193",), "4827193.25", 0.0),
+        ("niah_single_1", ("4827193",), "id4827193", 0.0),
+        ("niah_single_1", ("4827193",), "<think>4827193?</think>I do not know.", 0.0),
+        ("niah_single_1", ("4827193",), "<think>Maybe 4827193", 0.0),
+        ("niah_single_1", ("4827193",), "<think>1111111?</think>4827193", 1.0),
+        ("niah_single_3", ("0a1b2c3d-0000-4000-8000-00000000000f",), "0A1B2C3D\u20110000-4000-8000-00000000000F", 1.0),
+        ("niah_single_3", ("0a1b2c3d-0000-4000-8000-00000000000f",), "0a1b2c3d-0000-4000-8000-00000000000f7", 0.0),
+        ("niah_multivalue", ("1112223", "4445556"), "1112223,4445556", 1.0),
+        ("niah_multivalue", ("1112223", "4445556"), "11122234445556", 0.0),
+        ("niah_multivalue", ("1112223", "4445556"), '["1112223", 44455567]', 0.5),
+        ("vt", ("QWERT", "ASDFG"), "qwert, `ASDFG`", 1.0),
+        ("vt", ("QWERT", "ASDFG"), "_QWERT_ ASDFGH", 0.5),
+        ("vt", ("QWERT", "ASDFG"), "QWERTASDFG", 0.0),
+        ("vt", ("", "b"), "b", 0.5),
+        ("cwe", ("art", "cart"), "1. cart 2. party", 0.5),
+        ("cwe", ("well", "known"), "1. well-known", 0.0),
+        ("fwe", ("abcdef",), "abcdefg", 0.0),
+        ("qa_1", ("no",), "I know", 0.0),
+        ("qa_1", ("no",), "No.", 1.0),
+        ("qa_2", ("India",), "It is Indiana", 0.0),
+        ("qa_2", ("New York", "NYC"), "in New\nYork", 1.0),
+        ("qa_2", ("", "b"), "c", 0.0),
+    ],
+)
+async def test_references_stand_by_themselves_behind_the_thoughts(subset, outputs, said, reward):
     assert (await verdict(row(subset, outputs), said)).reward == pytest.approx(reward)
 
 
@@ -49,7 +84,7 @@ async def test_all_text_is_searched_whatever_its_role_and_form():
         {"type": "message", "role": "user", "content": "ab"},
         {"type": "message", "role": "assistant", "content": "c"},
     ]
-    assert (await verdict(row(), *said)).reward == 1.0
+    assert (await verdict(row(), *said, hardened=False)).reward == 1.0
 
 
 @pytest.mark.parametrize("subset", SUBSETS)

@@ -4,7 +4,8 @@ import logging
 from typing import Any
 
 import pytest
-from gymq.workers.resources.ruler2.letters import chosen_letter
+from gymq.workers.resources.ruler2.published import chosen_letter
+from gymq.workers.resources.ruler2.rules import AsAsked, Published
 from gymq.workers.resources.ruler2.texts import last_paragraph, soft_match, text_score, without_documents
 from gymq.workers.resources.ruler2.worker import Ruler2
 
@@ -16,8 +17,8 @@ def row(expected: Any, **members: Any) -> dict[str, Any]:
     return {**prompt("?"), "expected_answer": expected, **members}
 
 
-async def verdict(content: dict[str, Any], said: str) -> gymq.Verdict:
-    async with Harness(Ruler2) as env:
+async def verdict(content: dict[str, Any], said: str, **options: Any) -> gymq.Verdict:
+    async with Harness(Ruler2, options) as env:
         return await env.verify(content, reply(said))
 
 
@@ -37,8 +38,46 @@ async def verdict(content: dict[str, Any], said: str) -> gymq.Verdict:
         ("a\n\tb", "a b", 1.0),
     ],
 )
-def test_a_text_and_a_reference(text, reference, score):
-    assert soft_match(text, reference) == pytest.approx(score)
+def test_a_text_and_a_reference_as_published(text, reference, score):
+    assert soft_match(text, reference, Published().contains) == pytest.approx(score)
+
+
+@pytest.mark.parametrize(
+    ("text", "reference", "score"),
+    [
+        ("I know", "NO", 0.0),
+        ("No!", "no", 1.0),
+        ("It is **1234567890**", "1234567890", 1.0),
+        ("1,234,567,890", "1234567890", 1.0),
+        ("1111111111,2222222222", "2222222222", 1.0),
+        ("It is 12345678901", "1234567890", 0.0),
+        ("-1234567890", "1234567890", 0.0),
+        ("1234567890.5", "1234567890", 0.0),
+        ("Indiana", "India", 0.0),
+        ("x A  B\nC", "a b c", 1.0),
+        ("a b c d", "a x c d", 0.75),
+        ("", "", 0.0),
+    ],
+)
+def test_a_reference_stands_by_itself(text, reference, score):
+    assert soft_match(text, reference, AsAsked().contains) == pytest.approx(score)
+
+
+@pytest.mark.parametrize(
+    ("said", "match_type", "reward"),
+    [
+        ("<think>Is it one?</think>\nIt is two", "all", 0.0),
+        ("<think>Is it one?", "all", 0.0),
+        ("<think>Is it two?</think>\nIt is one", "all", 1.0),
+        ("two\n\none\n\n", "2steps", 1.0),
+        ("two\n \none\n", "2steps", 1.0),
+        ("one\n\t \ntwo", "2steps", 0.0),
+        ("Document 1: one\n \nIt is two", "part", 0.0),
+        ("Document 1: two\n \nIt is one", "part", 1.0),
+    ],
+)
+async def test_blank_lines_and_thoughts(said, match_type, reward):
+    assert (await verdict(row(["one"], match_type=match_type), said)).reward == reward
 
 
 @pytest.mark.parametrize(
@@ -65,11 +104,13 @@ def test_the_last_paragraph(text, last):
 
 @pytest.mark.parametrize(("match_type", "reward"), [("all", 2 / 3), ("part", 1.0), ("2steps", 1 / 3)])
 def test_ways_to_combine_references(match_type, reward):
-    assert text_score("Document 1: b\n\na\n\nc", ["b", "c", "x"], match_type) == pytest.approx(reward)
+    assert text_score("Document 1: b\n\na\n\nc", ["b", "c", "x"], match_type, Published().contains) == pytest.approx(
+        reward
+    )
 
 
 def test_part_takes_the_best_reference_outside_of_documents():
-    assert text_score("Document 1: b\n\nnothing", ["b"], "part") == 0.0
+    assert text_score("Document 1: b\n\nnothing", ["b"], "part", Published().contains) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -115,8 +156,43 @@ async def test_references_of_any_kind(expected, said, reward):
         ("", None),
     ],
 )
-def test_the_letter(text, letter):
+def test_the_letter_as_published(text, letter):
     assert chosen_letter(text) == letter
+
+
+@pytest.mark.parametrize(
+    ("text", "letter"),
+    [
+        ("The final answer is B", "B"),
+        ("The final answer is (B).", "B"),
+        ("**The final answer is:** B", "B"),
+        ("The final answer is **b**", "B"),
+        ("The Final Answer is\nB", "B"),
+        ("The final answer is $\\boxed{\\textbf{B}}$.", "B"),
+        ("The final answer is option B, because C is wrong.", "B"),
+        ("The answer is not A. The final answer is B.", "B"),
+        ("The final answer is \u0628", "B"),
+        ("The final answer is A\nThe final answer is B", "B"),
+        ("The final answer is A\nNo: \\boxed{B}", "B"),
+        ("\\boxed{A} is wrong.\nAnswer: B", "B"),
+        ("\\boxed {B}", "B"),
+        ("\\boxed{A} then \\boxed{\\text{B}}", "B"),
+        ("\\boxed{B) a cell}", "B"),
+        ("Answer: **B**", "B"),
+        ("Answer: (b)", "B"),
+        ("<think>The final answer is A</think>Answer: B", "B"),
+        ("Answer: B\nThe final answer is a matter of taste", "B"),
+        ("The final answer is C or D.", None),
+        ("The final answer is ?", None),
+        ("\\boxed{A, B}", None),
+        ("\\boxed{ABC}", None),
+        ("<think>The final answer is B", None),
+        ("B", None),
+        ("", None),
+    ],
+)
+def test_the_letter_in_whatever_dress(text, letter):
+    assert AsAsked().letter(text) == letter
 
 
 @pytest.mark.parametrize(

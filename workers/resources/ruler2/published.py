@@ -1,4 +1,4 @@
-"""Reading the letter out of a reply to a multiple-choice question."""
+"""How NeMo Gym reads the letter out of a reply to a multiple-choice question."""
 
 from __future__ import annotations
 
