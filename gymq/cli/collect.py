@@ -152,7 +152,7 @@ def collect(
         max_staleness=max_staleness,
         config_digest=fingerprint(settings.tree) if settings.instances else "",
         config=record_instances(settings.instances),
-        score_with=verifiers_of(sources),
+        score_with=verifiers_of(sources, settings),
         overwrite=overwrite,
         strict_rows=strict_rows,
         max_failures=None if max_failures is None else read_max_failures(max_failures),

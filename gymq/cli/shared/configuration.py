@@ -29,7 +29,7 @@ from gymq.config.sources import INITIAL, origin
 from gymq.config.unknown import check_keys
 from gymq.data.prompt import PromptError, RowPrompt
 from gymq.errors import did_you_mean
-from gymq.execution.loading.implied import implied_overrides
+from gymq.execution.loading.implied import implied_overrides, published_rules
 from gymq.execution.loading.model_options import model_options
 from gymq.execution.loading.registry import WorkerNotFound, find_class
 from gymq.execution.loading.worker_source import instance_name
@@ -98,7 +98,10 @@ def read_config(
     num_given = len(added)
     if with_judges:
         judges = _judges(settings, given=sources.judge_url is not None, hint=judge_hint)
-        added += [*judges, *implied_overrides(settings)]
+        published = {} if sources.benchmark is None else published_rules(settings)
+        if published and check:
+            say(f"{', '.join(published)}: judged as published (`hardened: false`), so that figures compare")
+        added += [*judges, *implied_overrides(settings), *published.values()]
         if len(added) > num_given:
             settings = load(files, added, initial=initial, extra_roots=roots)
     if check:
@@ -111,14 +114,15 @@ def read_config(
     return settings
 
 
-def verifiers_of(sources: WorkerSources) -> list[str]:
+def verifiers_of(sources: WorkerSources, settings: Config) -> list[str]:
     """Return the options that name the same verifiers to `gymq score`."""
     if sources.resources is not None:
         return ["--resources", str(sources.resources)]
-    files = list(sources.config)
+    files, published = list(sources.config), list[str]()
     if sources.benchmark is not None:
         files.append(find_benchmark(sources.benchmark, sources.search_dir).config)
-    return [word for file in files for word in ("--config", str(file))]
+        published = list(published_rules(settings).values())
+    return [*(word for file in files for word in ("--config", str(file))), *published]
 
 
 def _played_by(file: str) -> str:

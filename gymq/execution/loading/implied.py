@@ -13,6 +13,7 @@ from gymq.config.process_settings import TOKEN_ID_CAPTURE, is_enabled
 from gymq.execution.loading import registry
 from gymq.model import Model
 
+HARDENED = "hardened"
 TOKEN_IDS = "return_token_id_information"
 VERIFIER = "_verifier"  # end of an instance's name
 
@@ -24,6 +25,21 @@ def implied_overrides(config: Config) -> list[str]:
     every model that can return token ids for them.
     """
     return [*_verifiers(config), *_token_ids(config)]
+
+
+def published_rules(config: Config) -> dict[str, str]:
+    """Return by verifier the override that makes it reward as published, for those that have other rules by default.
+
+    Those that the configuration hardens explicitly are left out.
+    """
+    return {
+        instance.name: _option(instance, HARDENED, False)
+        for instance in config.instances
+        if instance.kind == "resources"
+        and not instance.options.get(HARDENED)
+        and (worker := _class_of(instance)) is not None
+        and HARDENED in worker.Options.model_fields
+    }
 
 
 def _verifiers(config: Config) -> Iterator[str]:
