@@ -16,6 +16,7 @@ from gymq.bridge.directory import InstanceAddress
 from gymq.bridge.failures import BridgeError, as_bridge_error, invalid
 from gymq.bridge.http import JSON, json_response, parse_object
 from gymq.bridge.keys import key_of
+from gymq.bridge.previous_responses import NONE_KEPT
 from gymq.bridge.rollouts import PendingRollout
 from gymq.data.failure_status import StatusError, status_error
 from gymq.data.jsonl import JsonlError
@@ -94,7 +95,7 @@ class AgentRoutes:
         params = parse_object(await self._context.body(request))
         if params.get("stream"):
             raise invalid("stream: an agent's response is returned whole")
-        row = msgspec.json.encode({PARAMS: params})
+        row = msgspec.json.encode({PARAMS: NONE_KEPT.continued(params)})
         _checked_row(row)
         outcome = await self._context.rollouts.roll_out(row, agent.name)
         if isinstance(outcome, Failure):

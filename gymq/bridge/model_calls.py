@@ -25,14 +25,14 @@ Ask = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
 
 
 async def answer(
-    request: web.Request, dialect: Dialect, body: bytes, ask: Ask, previous: PreviousResponses | None = None
+    request: web.Request, dialect: Dialect, body: bytes, ask: Ask, previous: PreviousResponses
 ) -> web.StreamResponse:
     """Answer a request to a model, with failures in the form of the dialect.
 
     The model answers as a whole. If the client asks for a stream the answer is replayed as events once it is complete.
 
     Args:
-        previous: the replies that a request may continue by an id; None: the model's endpoint knows of such ids.
+        previous: the replies that a request may continue by an id.
     """
     try:
         asked = parse_object(body)
@@ -43,8 +43,7 @@ async def answer(
         params = dialect.params(asked)
         if isinstance(params["input"], str):
             params["input"] = [{"type": "message", "role": "user", "content": params["input"]}]
-        if previous is not None:
-            params = previous.continued(params)
+        params = previous.continued(params)
         if asked.get("stream") if dialect.streams is None else dialect.streams:
             return await _stream(request, dialect, asked, _reply(dialect, asked, ask, params, previous))
         return json_response(to_json(await _reply(dialect, asked, ask, params, previous)))
@@ -52,14 +51,13 @@ async def answer(
         return json_response(to_json(dialect.error(error)), error.status)
 
 
-async def _reply(dialect: Dialect, asked: Body, ask: Ask, params: Body, previous: PreviousResponses | None) -> Body:
+async def _reply(dialect: Dialect, asked: Body, ask: Ask, params: Body, previous: PreviousResponses) -> Body:
     try:
         response = await ask({**params, "input": with_ids_of_engine(params["input"])})
         usage = response.get("usage")
         output = with_unique_call_ids(response["output"], params["input"])
         known = {"output": output, "usage": usage and responses.with_known_details(usage)}
-        if previous is not None:
-            previous.keep(params["input"], {**response, **known})
+        previous.keep(params["input"], {**response, **known})
         return dialect.reply({**response, **known}, asked)
     except RolloutError as error:
         raise of_rollout_error(error) from None

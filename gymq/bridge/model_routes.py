@@ -17,6 +17,7 @@ from gymq.bridge.failures import BridgeError, not_found
 from gymq.bridge.gateway import CAPTURE, PREFIX, rollout_id
 from gymq.bridge.http import json_response
 from gymq.bridge.model_calls import Ask, answer
+from gymq.bridge.previous_responses import NONE_KEPT
 from gymq.protocol import subjects
 from gymq.protocol.messages import Generate, Generated
 from gymq.protocol.tokens import to_json
@@ -63,7 +64,7 @@ class ModelRoutes:
                 model = place or self._named_in(request, body)
                 if model.kind != "models":
                     raise not_found(f"{request.path} is served by models; {model.name} is one of the {model.kind}")
-                return await answer(request, dialect, body, self._ask(model, rollout))
+                return await answer(request, dialect, body, self._ask(model, rollout), NONE_KEPT)
             except BridgeError as error:
                 return json_response(to_json(dialect.error(error)), error.status)
 

@@ -15,7 +15,8 @@ _FIELD = "previous_response_id"
 class PreviousResponses:
     """The newest replies of one rollout, each with the conversation before it."""
 
-    def __init__(self) -> None:
+    def __init__(self, max_kept: int = MAX_KEPT) -> None:
+        self._max_kept = max_kept
         self._conversations: dict[str, list[Item]] = {}
 
     def continued(self, params: dict[str, Any]) -> dict[str, Any]:
@@ -29,7 +30,8 @@ class PreviousResponses:
             return params
         before = self._conversations.get(name)
         if before is None:
-            raise invalid(f"{_FIELD}: no reply of this rollout has the id {name[:60]!r}; send all items in `input`")
+            known = f"no reply that is kept here has the id {str(name)[:60]!r}"
+            raise invalid(f"{_FIELD}: {known}; send all items in `input`")
         kept = {field: value for field, value in params.items() if field != _FIELD}
         return {**kept, "input": [*before, *params["input"]]}
 
@@ -37,5 +39,9 @@ class PreviousResponses:
         """Keep a reply and the conversation that it continues."""
         self._conversations.pop(response["id"], None)
         self._conversations[response["id"]] = [*conversation, *response["output"]]
-        if len(self._conversations) > MAX_KEPT:
+        if len(self._conversations) > self._max_kept:
             del self._conversations[next(iter(self._conversations))]
+
+
+NONE_KEPT = PreviousResponses(max_kept=0)
+"""Of callers whose rollout has no known end; an endpoint behind gymq does not know all replies that they had."""

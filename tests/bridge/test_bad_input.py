@@ -321,6 +321,9 @@ async def test_an_agents_response_comes_without_a_verdict(client: Client, world:
         assert status == 200
         assert body["output"][0]["content"][0]["text"] == "done"
         assert "reward" not in body
+        status, body = await client.post(url, {"input": "hi", "previous_response_id": body["id"]})
+        assert status == 422
+        assert "no reply that is kept here" in body["error"]["message"]
 
 
 @pytest.mark.parametrize("key", ["", "x" * 300, "with blank", "tab\tbed"])

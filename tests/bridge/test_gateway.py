@@ -83,7 +83,7 @@ async def test_a_program_may_continue_a_reply_by_its_id() -> None:
         second = await sdk.responses.create(model="any", input="two", previous_response_id=first.id)
         await sdk.responses.create(model="any", input="three", previous_response_id=second.id)
         await sdk.responses.create(model="any", input="two again", previous_response_id=first.id)
-        with pytest.raises(openai.UnprocessableEntityError, match="no reply of this rollout has the id 'resp_1'"):
+        with pytest.raises(openai.UnprocessableEntityError, match="no reply that is kept here has the id 'resp_1'"):
             await stranger.responses.create(model="any", input="two", previous_response_id=first.id)
     turn = ["user", "assistant"]
     assert asked == [["user"], [*turn, "user"], [*turn, *turn, "user"], [*turn, "user"]]

@@ -290,6 +290,18 @@ async def test_a_rollout_that_is_no_id_is_not_found(client: Client, model: Scrip
     assert not model.asked
 
 
+@pytest.mark.parametrize("prefix", ["", "/ng-rollout/x"])
+async def test_the_bridge_continues_no_reply_by_its_id(client: Client, model: Scripted, prefix: str) -> None:
+    headers = {"Authorization": f"Bearer {KEY}"}
+    status, first = await client.post(f"{prefix}/v1/responses", {"input": "one"}, headers=headers)
+    assert status == 200
+    body = {"input": "two", "previous_response_id": first["id"]}
+    status, answer = await client.post(f"{prefix}/v1/responses", body, headers=headers)
+    assert status == 422
+    assert f"no reply that is kept here has the id {first['id']!r}; send all items in" in answer["error"]["message"]
+    assert len(model.asked) == 1
+
+
 async def test_models_are_listed_as_openai_does(sdk: openai.AsyncOpenAI, served: World) -> None:
     assert [model.id async for model in sdk.models.list()] == [served.name("policy")]
 
