@@ -28,7 +28,7 @@ class PreviousResponses:
         name = params.get(_FIELD)
         if name is None:
             return params
-        before = self._conversations.get(name)
+        before = self._conversations.get(str(name))
         if before is None:
             known = f"no reply that is kept here has the id {str(name)[:60]!r}"
             raise invalid(f"{_FIELD}: {known}; send all items in `input`")

@@ -21,6 +21,7 @@ from .tiny_policy import ON_CPU, POLICY
 START_S = 900.0  # on a machine that does much else
 STOP_S = 30.0
 SERVED = "tiny"
+NUM_ABORTED = re.compile(r'^vllm:request_success_total\{[^\n]*finished_reason="abort"[^\n]*\} (\S+)$', re.MULTILINE)
 NUM_REQUESTS = re.compile(r"^vllm:num_requests_(?:running|waiting)\{[^\n]*\} (\S+)$", re.MULTILINE)
 
 
@@ -32,14 +33,24 @@ class Served:
 
     def get(self, path: str) -> str | None:
         """Return the answer to a GET; None if there is none."""
-        try:
-            with urllib.request.urlopen(self.root + path, timeout=10) as response:
-                return str(response.read().decode())
-        except (OSError, urllib.error.URLError):
-            return None
+        return self._asked(self.root + path)
+
+    def post(self, path: str) -> str | None:
+        """Return the answer to a POST without a body; None if there is none."""
+        return self._asked(urllib.request.Request(self.root + path, method="POST"))
 
     def num_running(self) -> float:
         return sum(map(float, NUM_REQUESTS.findall(self.get("/metrics") or "")))
+
+    def num_aborted(self) -> float:
+        return sum(map(float, NUM_ABORTED.findall(self.get("/metrics") or "")))
+
+    def _asked(self, request: str | urllib.request.Request) -> str | None:
+        try:
+            with urllib.request.urlopen(request, timeout=10) as response:
+                return str(response.read().decode())
+        except (OSError, urllib.error.URLError):
+            return None
 
 
 @asynccontextmanager

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from gymq.workers.models.openai_model.tests.mock_server import starting
+from gymq.workers.models.vllm_model.engine import Engine
 from gymq.workers.models.vllm_model.worker import VLLMModel
 
 import gymq
@@ -35,7 +36,8 @@ Start = Callable[..., Awaitable[VLLMModel]]
 async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Served]:
     """One server for all tests."""
     folder = tmp_path_factory.mktemp("serve")
-    async with serving(folder, max_model_len=MAX_MODEL_LEN, reasoning_parser="qwen3") as served:
+    parts = {"max_model_len": MAX_MODEL_LEN, "reasoning_parser": "qwen3"}
+    async with serving(folder, environment={"VLLM_SERVER_DEV_MODE": "1"}, **parts) as served:
         yield served
 
 
@@ -153,6 +155,32 @@ async def test_what_the_server_refuses_fails_with_its_reason(
     model = await start(return_token_id_information=False, **options)
     with pytest.raises(gymq.RolloutError, match=said):
         await model.respond(asked("What is 3 + 4?", **params))
+
+
+async def test_a_server_that_is_paused_is_waited_for_and_what_it_aborts_is_continued(
+    start: Start, server: Served
+) -> None:
+    model = await start(use_completions_api=True, request_prompt_and_generation_token_ids=True)
+    aborted = server.num_aborted()
+    long = asked("Hi", max_output_tokens=MAX_MODEL_LEN // 2, **ENDLESS)
+    running = asyncio.create_task(model.respond(long))
+    await until(lambda: server.num_running() > 0 or running.done())
+    assert server.post("/pause?mode=abort") is not None
+    assert not running.done()
+    await until(lambda: server.num_aborted() > aborted)
+    (engine,) = model.endpoints()
+    assert isinstance(engine, Engine)
+    try:
+        await until(lambda: engine.reported is not None and engine.reported.is_paused)
+        new = asyncio.create_task(model.respond(replace(asked("Hi", max_output_tokens=4), session="run/1/0")))
+        await until(lambda: model.waits()["the engines are paused"] == 1 or new.done())
+        assert not new.done()
+        assert not running.done()
+    finally:
+        assert server.post("/resume") is not None
+    item = (await running)["output"][-1]
+    assert len(item["generation_token_ids"]) == len(item["generation_log_probs"]) == MAX_MODEL_LEN // 2
+    assert (await new)["status"] == "incomplete"
 
 
 async def test_a_request_that_is_given_up_ends_in_the_server(start: Start, server: Served) -> None:

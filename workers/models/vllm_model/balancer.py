@@ -4,7 +4,8 @@ Peak EWMA, as in Finagle and Linkerd, with what engines report in place of what 
 the number of its requests times the seconds that one keeps a slot, by the number of its slots. While its queue grows
 that is how long a request takes. Requests without a session or with a new one wait here while every engine has more
 than it works on, so that the engine that is done first gets the next, however fast it is. A session stays with its
-engine, which holds its prefix, and leaves only one that is slow or full while another is not.
+engine, which holds its prefix, and leaves only one that is slow or full while another is not. None begins in an engine
+that is paused.
 """
 
 from __future__ import annotations
@@ -64,6 +65,7 @@ class _Engine:
         slots: requests that it works on at a time, as seen while others waited.
         seconds: that a request keeps a slot, on average.
         window: requests at which no session is begun there.
+        paused_at: when the last request was sent of which a part of the wait may be a pause.
     """
 
     name: str
@@ -74,6 +76,8 @@ class _Engine:
     num_reported: int | None = None
     num_then: int = 0
     has_waiting: bool = False
+    is_paused: bool = False
+    paused_at: float = -math.inf
     slots: int | None = None
     seconds: float | None = None
     num_answers: int = 0
@@ -177,7 +181,7 @@ class Balancer:
     def answered(self, sent: Sent, now: float) -> None:
         """Learn from an answer how fast its engine is."""
         engine = self._engines.get(sent.engine)
-        if engine is not None:
+        if engine is not None and sent.at > engine.paused_at:
             seconds = engine.service_s(now - sent.at, sent.num)
             engine.num_answers += 1
             mean = seconds if engine.seconds is None else engine.seconds
@@ -189,9 +193,13 @@ class Balancer:
         if of is None:
             return
         if report is None:
-            of.num_reported, of.slots, of.window = None, None, math.inf
+            of.num_reported, of.slots, of.window, of.is_paused = None, None, math.inf, False
             return
         of.num_reported, of.num_then = report.running + report.waiting, of.in_flight
+        of.is_paused = report.is_paused
+        if of.is_paused:
+            of.has_waiting, of.paused_at = False, of.sent_at  # what waits says nothing of the engine's size
+            return
         had_waiting, of.has_waiting = of.has_waiting, report.waiting > 0
         if not report.waiting:
             of.window = max(of.window if of.window < math.inf else 0, 2 * report.running, FIRST_WINDOW)
@@ -235,7 +243,8 @@ class Balancer:
         return [engine for engine in left if _is_up(engine, now)] or left
 
     def _has_room(self, engine: _Engine) -> bool:
-        return engine.num(self.num_replicas) < engine.window and engine.in_flight < self.limit
+        has_room = engine.num(self.num_replicas) < engine.window and engine.in_flight < self.limit
+        return has_room and not engine.is_paused
 
     def _expected(self, engines: Iterable[_Engine], now: float) -> dict[str, _Expected]:
         """Return what a request would meet in each engine; what is not known of one is as in the others."""

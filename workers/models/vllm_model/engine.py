@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -25,7 +25,10 @@ _API = "/v1"
 _SHORT = 4096  # bytes of a reply that takes no time to decode as a whole
 _METRICS_PATHS = ("/metrics", "/prometheus/metrics")
 _MAX_METRICS_BYTES = 8 * 1024 * 1024
-_METRICS_TIMEOUT_S = 5.0
+_REPORT_TIMEOUT_S = 5.0
+_IS_PAUSED = "/is_paused"  # vLLM's, in its development mode; true as well while the engine sleeps
+_MAX_IS_PAUSED_BYTES = 1000
+_SEARCH_EVERY_S = 30.0  # at an engine that does not say it
 _OK = 200
 _LEAVE_AT = frozenset({UNREACHABLE, OVERLOADED})
 
@@ -44,6 +47,10 @@ class Unavailable(gymq.RolloutError):
         self.pause_s = pause_s
 
 
+class _Pause(msgspec.Struct):
+    is_paused: bool
+
+
 class Engine(Endpoint):
     """Posts JSON to one engine. Paths of the OpenAI dialects begin with `api`, the engine's own with nothing."""
 
@@ -59,6 +66,7 @@ class Engine(Endpoint):
         self.reported: EngineReport | None = None
         self.num_users = 0  # requests that may still ask it something
         self._metrics_paths: tuple[str, ...] = _METRICS_PATHS
+        self._search_pause_at = 0.0  # on the event loop's clock
         self._options = options
         self._sampler: Sampler | None = None
         self._examining = asyncio.Lock()
@@ -113,14 +121,28 @@ class Engine(Endpoint):
             aiohttp.ClientError, OSError: it does not answer.
         """
         for path in self._metrics_paths:
-            async with asyncio.timeout(_METRICS_TIMEOUT_S):
+            async with asyncio.timeout(_REPORT_TIMEOUT_S):
                 status, body = await self.get(path, _MAX_METRICS_BYTES)
-            self.reported = read_metrics(body.decode(errors="replace")) if status == _OK else None
-            if self.reported is not None:
+            report = read_metrics(body.decode(errors="replace")) if status == _OK else None
+            if report is not None:
                 self._metrics_paths = (path,)
+                self.reported = replace(report, is_paused=await self._is_paused())
                 return self.reported
-        self._metrics_paths = _METRICS_PATHS
+        self.reported, self._metrics_paths = None, _METRICS_PATHS
         return None
+
+    async def _is_paused(self) -> bool:
+        """Return whether the engine says that it is paused; errors as in `report`."""
+        now = asyncio.get_running_loop().time()
+        if now < self._search_pause_at:
+            return False
+        async with asyncio.timeout(_REPORT_TIMEOUT_S):
+            status, body = await self.get(_IS_PAUSED, _MAX_IS_PAUSED_BYTES)
+        if status == _OK:
+            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+                return msgspec.json.decode(body, type=_Pause).is_paused
+        self._search_pause_at = now + _SEARCH_EVERY_S
+        return False
 
     def _decoded(self, url: str, body: bytes) -> Any:
         if len(body) > _SHORT and url.endswith("/chat/completions"):

@@ -42,6 +42,7 @@ class EngineReport:
     waiting: int  # requests it has not begun
     kv_cache_use: float = 0.0  # share of the KV cache that is taken, of the fullest rank, 0 to 1
     kv_cache_tokens: int = 0  # that the KV cache holds, also between calls; 0: unknown, or it keeps no prefixes
+    is_paused: bool = False  # it takes requests, and begins none
 
 
 def read_metrics(text: str) -> EngineReport | None:

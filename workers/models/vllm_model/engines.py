@@ -113,6 +113,8 @@ class Engines:
     def waits(self) -> Counter[str]:
         """Return how many requests wait until an engine has room."""
         reason = "the engines have enough to do" if self._engines else f"{self._sources}: no engine is known"
+        if self._engines and all(engine.reported and engine.reported.is_paused for engine in self._engines.values()):
+            reason = "the engines are paused"
         return Counter({reason: len(self._waiting)})
 
     async def ask(self, session: str, timeout_s: float, exchange: Exchange) -> dict[str, Any]:

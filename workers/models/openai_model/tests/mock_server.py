@@ -55,7 +55,7 @@ class MockServer:
     """Gives `answers` in order, the last one again and again; or asks `reply` for each answer.
 
     `aside` answers what the script is not about, by None for other requests; those are not in `asked`. Nor are those
-    for `metrics`, the text at `metrics_path`, and for the version of its weights, which it does not name.
+    for `metrics`, the text at `metrics_path`, for `is_paused`, and for the version of its weights, which it lacks.
     """
 
     def __init__(self) -> None:
@@ -64,6 +64,7 @@ class MockServer:
         self.aside: Callable[[dict[str, Any]], dict[str, Any] | None] = lambda body: None
         self.metrics = ""
         self.metrics_path = "/metrics"
+        self.is_paused: bool | None = None  # None: it does not say it
         self.asked: list[Asked] = []
         self.in_flight = 0
         self.most_in_flight = 0
@@ -96,7 +97,10 @@ class MockServer:
                     answer = Answer(self.metrics.encode()) if has_metrics else Answer(status="404 Not Found")
                     writer.write(answer.encoded())
                     continue
-                if asked.target.endswith(("/model_info", "/get_model_info", "/weight_info")):
+                if asked.target == "/is_paused" and self.is_paused is not None:
+                    writer.write(as_json({"is_paused": self.is_paused}).encoded())
+                    continue
+                if asked.target.endswith(("/is_paused", "/model_info", "/get_model_info", "/weight_info")):
                     writer.write(Answer(status="404 Not Found").encoded())
                     continue
                 if (reply := self.aside(asked.body)) is not None:

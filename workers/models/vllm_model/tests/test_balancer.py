@@ -193,6 +193,24 @@ def test_an_engine_that_stops_answering_gets_no_more_sessions() -> None:
     assert balancer.choose("run/0/0", 100.0) == "works"
 
 
+def test_a_pause_says_nothing_of_the_speed_and_size_of_an_engine() -> None:
+    def after(pause_s: float) -> tuple[float | None, int | None]:
+        balancer = Balancer(["a"])
+        for number in range(2 * FIRST_ANSWERS):
+            now = 1.0 * number
+            sent = balancer.sent(f"run/{number}/0", "a", now)
+            if number == FIRST_ANSWERS and pause_s:
+                for _ in range(2):  # what runs may end, and all else waits
+                    balancer.reported("a", EngineReport(1, 20, is_paused=True))
+                now += pause_s
+                balancer.reported("a", EngineReport(1, 0))
+            balancer.ended(sent, now + 0.5)
+            balancer.answered(sent, now + 0.5)
+        return balancer._engines["a"].seconds, balancer._engines["a"].slots
+
+    assert after(60.0) == after(0.0) == (0.5, None)
+
+
 def test_no_session_begins_in_an_engine_that_has_more_than_it_works_on() -> None:
     balancer = Balancer(["a"])
     for number in range(FIRST_WINDOW):

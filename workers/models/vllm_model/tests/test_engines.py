@@ -145,6 +145,27 @@ async def test_sessions_that_begin_wait_until_an_engine_has_room(start: Start, s
 
 
 @pytest.mark.usefixtures("often")
+async def test_no_session_begins_in_an_engine_that_is_paused(
+    start: Start, server: MockServer, other: MockServer
+) -> None:
+    server.metrics = other.metrics = reporting(0, 0)
+    server.is_paused, other.is_paused = True, False
+    worker = await start(base_url=[server.url, other.url])
+    await until(lambda: all(engine.reported for engine in pool(worker).engines))
+    for number in range(10):
+        await ask(worker, session=f"run/{number}/0")
+    assert (len(server.asked), len(other.asked)) == (0, 10)
+    other.is_paused = True
+    await until(lambda: all(engine.reported and engine.reported.is_paused for engine in pool(worker).engines))
+    waiting = asyncio.create_task(ask(worker, session="run/10/0"))
+    await until(lambda: worker.waits()["the engines are paused"] == 1)
+    await ask(worker, session="run/0/0")  # it has begun, and waits in its engine
+    server.is_paused = False
+    assert (await waiting)["status"] == "completed"
+    assert (len(server.asked), len(other.asked)) == (1, 11)
+
+
+@pytest.mark.usefixtures("often")
 async def test_who_waits_for_an_engine_and_hangs_up_is_forgotten(start: Start, server: MockServer) -> None:
     worker = await start(max_concurrent_requests=1)
     worker.share(0, 0)  # nothing is its part yet
