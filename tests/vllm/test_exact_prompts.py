@@ -15,6 +15,7 @@ import gymq
 from gymq import responses
 from gymq.model import ModelMemory
 from gymq.testing.policy.battery import ADD
+from tests.support.compatibility import record
 
 from .mock_engine import CALL, LOG_PROB, MockEngine
 from .tiny_policy import POLICY, asked
@@ -26,14 +27,14 @@ NUM_TURNS = 100
 Start = Callable[..., Awaitable[tuple[VLLMModel, MockEngine]]]
 
 FORMS: dict[str, dict[str, Any]] = {
-    "chat of SGLang": {"engine": "sglang"},
-    "generate of SGLang": {
+    "chat of SGLang 0.5.23": {"engine": "sglang"},
+    "generate of SGLang 0.5.23": {
         "engine": "sglang",
         "use_generate_api": True,
         "reasoning_parser": "qwen3",
         "tool_call_parser": "qwen25",
     },
-    "chat of Dynamo": {"engine": "dynamo"},
+    "chat of Dynamo 1.6": {"engine": "dynamo"},
 }
 
 
@@ -71,14 +72,12 @@ def next_items(items: list[dict[str, Any]], reply: dict[str, Any], turn: int) ->
     return [*items, *reply["output"], *(new or [responses.user_message(f"What is {turn} + 1?")])]
 
 
-@pytest.mark.parametrize("options", FORMS.values(), ids=FORMS)
+@pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("remembers", [True, False], ids=["remembers", "forgets"])
-async def test_each_prompt_begins_with_all_tokens_sampled_before(
-    start: Start, options: dict[str, Any], remembers: bool
-) -> None:
+async def test_each_prompt_begins_with_all_tokens_sampled_before(start: Start, form: str, remembers: bool) -> None:
     num_turns = NUM_TURNS if remembers else 10
     script = [f"<think>I add.</think>{CALL}", "\\boxed{7}", "<think>Easy.</think>It is \\boxed{8}."]
-    model, engine = await start([script[turn % 3] for turn in range(num_turns)], **options)
+    model, engine = await start([script[turn % 3] for turn in range(num_turns)], **FORMS[form])
     items: list[dict[str, Any]] = [{"role": "system", "content": "Be brief."}, responses.user_message("What is 3 + 4?")]
     kept, known = None, list[int]()
     for turn in range(num_turns):
@@ -99,6 +98,12 @@ async def test_each_prompt_begins_with_all_tokens_sampled_before(
         known = [*prompt, *sampled]
         items = next_items(items, reply, turn)
     assert engine.tokenizer.encode(engine.tokenizer.decode(known)) != known  # text would have come back as other tokens
+    record(
+        "Engines: conversations as one sequence of tokens",
+        form,
+        "a mock, written after its source or documents",
+        f"{NUM_TURNS} turns with reasoning and calls",
+    )
 
 
 async def test_text_of_tensorrt_llm_is_that_of_its_tokens(start: Start) -> None:
@@ -110,6 +115,12 @@ async def test_text_of_tensorrt_llm_is_that_of_its_tokens(start: Start) -> None:
     await model.respond(asked([*items, *first["output"], responses.user_message("And 1 more?")]))
     (prompt, sampled), (later, _) = engine.calls
     assert later[: len(prompt) + len(sampled)] == prompt + sampled
+    record(
+        "Engines: conversations as one sequence of tokens",
+        "completions of TensorRT-LLM of August 2026",
+        "a mock, written after its source or documents",
+        "2 turns of text",
+    )
 
 
 @pytest.mark.parametrize("options", FORMS.values(), ids=FORMS)

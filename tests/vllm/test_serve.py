@@ -18,6 +18,7 @@ import gymq
 from gymq import responses
 from gymq.model import ModelMemory
 from gymq.testing.policy.battery import ADD
+from tests.support.compatibility import record
 from tests.support.waiting import until
 
 from .served import SERVED, START_S, Served, serving
@@ -25,6 +26,7 @@ from .tiny_policy import POLICY, asked
 
 pytestmark = [pytest.mark.vllm, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(START_S + 300.0)]
 
+SERVERS = "a real `vllm serve`, in the versions of [models](models.md#engines)"
 MAX_MODEL_LEN = 2048  # as long as the checkpoint allows
 TOO_LONG = "What is 3 + 4? " * MAX_MODEL_LEN
 ENDLESS: dict[str, Any] = {"metadata": {"extra_body": json.dumps({"ignore_eos": True})}}
@@ -92,6 +94,7 @@ async def test_100_turns_are_one_sequence_of_tokens(start: Start) -> None:
         assert len(prompt) == reply["usage"]["input_tokens"]
         known = [*prompt, *item["generation_token_ids"]]
         items = [*items, *reply["output"]]
+    record("Engines: conversations as one sequence of tokens", "vLLM", SERVERS, "100 turns of text")
 
 
 DIALECTS: dict[str, dict[str, Any]] = {
@@ -181,6 +184,7 @@ async def test_a_server_that_is_paused_is_waited_for_and_what_it_aborts_is_conti
     item = (await running)["output"][-1]
     assert len(item["generation_token_ids"]) == len(item["generation_log_probs"]) == MAX_MODEL_LEN // 2
     assert (await new)["status"] == "incomplete"
+    record("Engines: `/pause`", "vLLM", SERVERS, "waited for; what it aborts is continued")
 
 
 async def test_a_request_that_is_given_up_ends_in_the_server(start: Start, server: Served) -> None:
