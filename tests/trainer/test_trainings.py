@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from gymq.trainer import TrainingRun, read_rows
+from gymq.trainer.groups import Group
 from tests.support.compatibility import record
 from tests.vllm.served import SERVED, Served, serving
 from tests.vllm.tiny_policy import MAX_MODEL_LEN, POLICY
 
-from .training import RISE, Trainer, draw, kill_worker, rise, samples_of, tiny_cluster, verified
+from .training import CONFIG, RISE, Trainer, draw, kill_worker, rise, samples_of, tiny_cluster, verified
 
 pytest.importorskip("vllm", reason="vLLM is not installed here; `make test-trainers` installs it")
 
@@ -80,14 +82,15 @@ async def test_a_trainer_trains_and_survives_the_deaths_of_a_worker_and_of_itsel
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("given", [SKYRL, VERL], ids=["skyrl", "verl"])
-async def test_a_trainer_with_a_limit_on_staleness_announces_what_it_gives_its_own_engine(
-    given: Given, tmp_path: Path
+@pytest.mark.parametrize(
+    ("given", "steps", "samples_of_step"), [(SKYRL, STEPS, SAMPLES_OF_STEP), (VERL, 3, 32)], ids=["skyrl", "verl"]
+)
+async def test_a_trainer_with_a_limit_on_staleness_trains_the_policy_of_its_own_engine(
+    given: Given, steps: int, samples_of_step: int, tmp_path: Path
 ) -> None:
     python = os.environ.get(given.python, "")
     if not python:
         pytest.skip(f"{given.python} names no Python with this trainer; `make test-trainers` sets it")
-    steps, samples_of_step = 3, 32
     development = {"VLLM_SERVER_DEV_MODE": "1"}
     async with (
         serving(tmp_path, environment=development, max_model_len=MAX_MODEL_LEN, max_num_seqs=64) as engine,
@@ -101,15 +104,44 @@ async def test_a_trainer_with_a_limit_on_staleness_announces_what_it_gives_its_o
             await trainer.until_step(1)
             await trainer.kill()
             await trainer.start()
-            await trainer.until_ended()
+            groups = await rolled_out_beside(cluster.url, trainer)
+            rewards = await trainer.until_ended()
         finally:
             await trainer.kill()
         rollouts = await verified(cluster.url, given.name)
         in_engine = log_probs(engine)
     begun = Counter(tuple(rollout.policy_versions) for rollout in rollouts)
     assert begun == {(f"step-{step}",): samples_of_step for step in range(steps)}  # none older than the newest
+    assert all(len({sample.policy_versions[0] for sample in group.samples}) <= 1 for group in groups)
     assert in_engine == pytest.approx(log_probs_of(tmp_path / given.name / "engine"), abs=1e-3)
     assert in_engine != pytest.approx(log_probs_of(POLICY), abs=1e-3)
+    if steps < STEPS:
+        return  # too few for the policy to learn
+    assert rise(rewards, EPOCH) >= RISE, rewards
+    rejected = [failure for group in groups for failure in group.failures]
+    assert {failure.failure_class for failure in rejected} == {"stale"}
+    assert len({sample.policy_versions[0] for group in groups for sample in group.samples}) > 2
+    record(
+        "Other trainers: whole trainings on an engine that they own",
+        f"{given.name} {version_of(given.name, python)}",
+        f"its trainer{given.workers}, a real `vllm serve`",
+        f"{STEPS} updates of {SAMPLES_OF_STEP} rollouts, announced: reward up by {RISE} or more; "
+        "beside it, rollouts that an update overtakes are rejected",
+    )
+
+
+async def rolled_out_beside(url: str, trainer: Trainer) -> list[Group]:
+    """Roll out groups of the newest policy, one after the other, until its trainer has ended."""
+    training = await TrainingRun.connect(url, "beside")
+    rows = read_rows(CONFIG.with_name("rows.jsonl"))
+    groups: list[Group] = []
+    try:
+        while not trainer.has_ended:
+            row = {**rows[len(groups) % len(rows)], "_ng_task_index": len(groups)}
+            groups += [group async for group in training.run_rollouts([row], num_samples=GROUP, max_staleness=0)]
+    finally:
+        await training.close()
+    return groups
 
 
 PROMPT = list(range(10, 30))

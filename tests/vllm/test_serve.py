@@ -26,7 +26,7 @@ from .tiny_policy import POLICY, asked
 
 pytestmark = [pytest.mark.vllm, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(START_S + 300.0)]
 
-SERVERS = "a real `vllm serve`, in the versions of [models](models.md#engines)"
+SERVERS = "a real `vllm serve`, of the package for CPUs"
 MAX_MODEL_LEN = 2048  # as long as the checkpoint allows
 TOO_LONG = "What is 3 + 4? " * MAX_MODEL_LEN
 ENDLESS: dict[str, Any] = {"metadata": {"extra_body": json.dumps({"ignore_eos": True})}}
