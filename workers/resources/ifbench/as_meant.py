@@ -4,15 +4,40 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from typing import Any
 
-from gymq.workers.resources.ifbench import counts, sequences
-from gymq.workers.resources.ifbench.counts import KEYWORD_COUNTS, NAMES
-from gymq.workers.resources.ifbench.texts import bare_words
+from gymq.workers.resources.ifbench import counts, custom, formats, sequences
+from gymq.workers.resources.ifbench.counts import CONJUNCTIONS, KEYWORD_COUNTS, NAMES, PRONOUNS
+from gymq.workers.resources.ifbench.texts import OUTER, bare_words, runs, trimmed
 from gymq.workers.resources.instruction_following.as_meant import word_pattern
 from gymq.workers.resources.instruction_following.texts import sentences
 
 _WORD = re.compile(r"\w+(?:['\u2019-]\w+)*")
 _BULLET = re.compile(r"\s*+([*-])\s+\S")
+_CLOSING = OUTER.translate(str.maketrans("", "", ".?!")) + "\u201d\u2019"  # what may stand behind the end of a sentence
+_MORE_PRONOUNS = """
+this that these those who whom whose which what whoever whomever whatever whichever anybody anyone anything everybody
+everyone everything nobody nothing somebody someone something each either neither both all some any none
+"""
+_MINOR_WORDS = CONJUNCTIONS.union(
+    ("a", "an", "the", "as", "at", "by", "in", "of", "off", "on", "per", "to", "up", "via")
+)
+
+
+def conjunctions(text: str, *, small_n: float) -> bool:
+    """There are enough different coordinating conjunctions, whatever their case and the marks around them."""
+    return len(CONJUNCTIONS.intersection(trimmed(piece).lower() for piece in text.split())) >= small_n
+
+
+def unique_words(text: str, *, N: float) -> bool:
+    """There are enough different words; marks are none."""
+    return len({trimmed(piece) for piece in text.lower().split()} - {""}) >= N
+
+
+def pronouns(text: str, *, N: float) -> bool:
+    """There are enough pronouns, also demonstrative, interrogative and indefinite ones, also in `they're`."""
+    every = PRONOUNS.union(_MORE_PRONOUNS.split())
+    return sum(word in every for word in re.findall(r"[^\W\d_]+", text.lower())) >= N
 
 
 def keywords(text: str, *, keyword1: str, keyword2: str, keyword3: str, keyword4: str, keyword5: str) -> bool:
@@ -28,12 +53,14 @@ def person_names(text: str, *, N: float) -> bool:
 
 def two_statements_for_a_question(text: str) -> bool:
     """There are twice as many statements as questions, of which there is one at least."""
-    return counts.two_statements_for_a_question(text) and _has_sentence(text, "?")
+    ends = _ends(text)
+    return ends.count(".") == 2 * ends.count("?") > 0
 
 
 def balanced_sentences(text: str) -> bool:
     """There are as many statements as questions and as exclamations, and one of each at least."""
-    return counts.balanced_sentences(text) and _has_sentence(text, "?")
+    ends = _ends(text)
+    return ends.count(".") == ends.count("?") == ends.count("!") > 0
 
 
 def equally_long_sentences(text: str) -> bool:
@@ -46,6 +73,49 @@ def sub_bullets(text: str) -> bool:
     """There are bullets, denoted by stars, and each has a sub-bullet, denoted by a dash."""
     marks = [found[1] for found in map(_BULLET.match, text.split("\n")) if found]
     return "*" in marks and marks[-1] == "-" and "**" not in "".join(marks) and marks[0] == "*"
+
+
+def sentences_then_bullets(text: str) -> bool:
+    """There are two sentences that end with a full stop, then two bullets; blank lines do not count."""
+    lines = [line for line in text.split("\n") if line.strip()]
+    starts = [number for number, line in enumerate(lines) if (found := _BULLET.match(line)) and found[1] == "*"]
+    return len(starts) >= 2 and _ends("\n".join(lines[: starts[0]])).count(".") >= 2
+
+
+def growing_indents(text: str) -> bool:
+    """Every line is indented by more blanks than the one before; blank lines do not count."""
+    return formats.growing_indents("\n".join(line for line in text.split("\n") if line.strip()))
+
+
+def a_word_a_line(text: str) -> bool:
+    """No line has two words."""
+    return all(len(line.split()) <= 1 for line in text.split("\n")) and bool(runs(text))
+
+
+def title_case(text: str) -> bool:
+    """Every word begins with a capital, but for minor ones, such as `of`, behind the first."""
+    words = _WORD.findall(text)
+    lower = [
+        number for number, word in enumerate(words) if word[0].islower() and (word.islower() or word[1:].isupper())
+    ]
+    return bool(words) and all(number > 0 and words[number] in _MINOR_WORDS for number in lower)
+
+
+def sentences_from_a_to_z(text: str, **_: Any) -> bool:
+    """Twenty-six sentences, whose first words have the initials in their order."""
+    return custom.initials_from_a_to_z(sentence.lstrip(OUTER + "\u201c\u2018") for sentence in sentences(text))
+
+
+def countries_backwards(text: str, **_: Any) -> bool:
+    """A country in every line, from Zimbabwe backwards, none of them twice."""
+    lines = [line for line in map(trimmed, text.split("\n")) if line]
+    return len(lines) == len(set(lines)) and custom.countries_backwards(text)
+
+
+def only_first_word_changed(text: str, *, prompt_to_repeat: str) -> bool:
+    """The first word is another one, and all words after it are the same."""
+    words, wanted = text.split(), prompt_to_repeat.split()
+    return words[0] != wanted[0] and words[1:] == wanted[1:]
 
 
 def keyword_in_a_sentence(text: str, *, word: str, N: float) -> bool:
@@ -61,22 +131,32 @@ def words_of_prompt(text: str, *, prompt_to_repeat: str, n_start: int, n_end: in
 
 def keyword_at_position(text: str, *, keyword: str, n: int, m: int) -> bool:
     """The keyword is word m of sentence n. Negative numbers count from the end: -1 is the second to last."""
-    return bool(_WORD.findall(sentences(text)[n - 1])[m - 1] == keyword.strip())
+    return bool(_WORD.findall(sentences(text)[n - 1])[m - 1].lower() == keyword.strip().lower())
 
 
 def keyword_at_both_ends(text: str, *, keyword: str) -> bool:
-    """The keyword is the second word and the second to last."""
-    words = _WORD.findall(text)
-    return bool(words[1] == words[-2] == keyword.strip())
+    """The keyword is the second word and the second to last, in any case."""
+    words = _WORD.findall(text.lower())
+    return bool(words[1] == words[-2] == keyword.strip().lower())
 
 
 AS_MEANT: dict[str, Callable[..., bool]] = {
+    "count:conjunctions": conjunctions,
     "count:keywords_multiple": keywords,
     "count:person_names": person_names,
+    "count:pronouns": pronouns,
+    "count:unique_word_count": unique_words,
+    "custom:reverse_newline": countries_backwards,
+    "custom:sentence_alphabet": sentences_from_a_to_z,
+    "format:line_indent": growing_indents,
+    "format:newline": a_word_a_line,
+    "format:no_bullets_bullets": sentences_then_bullets,
     "format:sub-bullets": sub_bullets,
+    "format:title_case": title_case,
     "ratio:sentence_balance": balanced_sentences,
     "ratio:sentence_type": two_statements_for_a_question,
     "ratio:sentence_words": equally_long_sentences,
+    "repeat:repeat_change": only_first_word_changed,
     "repeat:repeat_span": words_of_prompt,
     "sentence:keyword": keyword_in_a_sentence,
     "words:keywords_specific_position": keyword_at_position,
@@ -84,5 +164,6 @@ AS_MEANT: dict[str, Callable[..., bool]] = {
 }
 
 
-def _has_sentence(text: str, mark: str) -> bool:
-    return any(sentence.endswith(mark) for sentence in sentences(text))
+def _ends(text: str) -> list[str]:
+    """Return the last mark of each sentence, without quotes, brackets and emphasis behind it."""
+    return [sentence.rstrip(_CLOSING)[-1:] for sentence in sentences(text)]

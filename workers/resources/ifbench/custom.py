@@ -6,7 +6,7 @@ import csv
 import io
 import re
 import string
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -77,8 +77,12 @@ def bald_eagle_in_reverse(text: str, **_: Any) -> bool:
 
 def sentences_from_a_to_z(text: str, **_: Any) -> bool:
     """Twenty-six sentences, each with the next initial."""
-    initials = [sentence[:1].lower() for sentence in sentences(text)]
-    return initials == list(string.ascii_lowercase)
+    return initials_from_a_to_z(sentences(text))
+
+
+def initials_from_a_to_z(found: Iterable[str]) -> bool:
+    """Return whether texts begin with the letters of the alphabet in their order."""
+    return [text[:1].lower() for text in found] == list(string.ascii_lowercase)
 
 
 def european_capitals(text: str, **_: Any) -> bool:

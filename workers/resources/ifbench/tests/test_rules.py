@@ -220,6 +220,7 @@ def test_the_loose_verdict_is_the_best_of_the_variants(text, loose):
 
 
 SPANNED = {"prompt_to_repeat": "red lamp on the old stone quay", "n_start": 2, "n_end": 4}
+AFRICA = "\n".join(["Zimbabwe", *(f"Land {number}" for number in range(99, 48, -1))])
 ANIMALS = {"keyword1": "ant", "keyword2": "owl", "keyword3": "bee", "keyword4": "fox", "keyword5": "eel"}
 REST = " owl owl bee bee bee fox fox fox fox fox" + " eel" * 7
 
@@ -239,6 +240,45 @@ MEANT: list[tuple[str, Any, list[str], list[str]]] = [
         ["Yes, the red boat left.", "\u201cYes\u201d \u2013 the red boat."],
         ["Yes, the boat left now."],
     ),
+    (
+        "words:words_position",
+        {"keyword": "Sea"},
+        ["The SEA, the sea shines!", '"The sea" is our sea - yes.'],
+        ["The seas, the sea shines."],
+    ),
+    ("words:keywords_specific_position", {"keyword": "sea", "n": 2, "m": 2}, ["So. The Sea!"], ["So. The seas."]),
+    ("ratio:sentence_type", {}, ['Sea. "Sky." **Who?**', "(Sea.) Sky. \u201cWho?\u201d"], ["Sea. Sky. So!"]),
+    ("ratio:sentence_balance", {}, ['Sea. "Who?" (So!)'], ['Sea. "Who?" So.']),
+    ("count:conjunctions", {"small_n": 2}, ["And so,", "for, *but*"], ["and And and,", "or or."]),
+    ("count:unique_word_count", {"N": 3}, ["a b c", "a - b, c"], ["a b -", "a ... b !"]),
+    (
+        "count:pronouns",
+        {"N": 2},
+        ["They're who?", "Everyone knows this.", "It\u2019s mine.", "he/she"],
+        ["The others", "whoso it", "it\u2019ll"],
+    ),
+    ("custom:reverse_newline", None, [AFRICA, "Here:\n\n" + AFRICA.replace("\n", "\n- ")], [COUNTRIES, AFRICA[:-9]]),
+    (
+        "custom:sentence_alphabet",
+        None,
+        [ALPHABET, '"' + ALPHABET.replace("bx is.", '"bx is."'), ALPHABET.replace("cx", "**cx**")],
+        [ALPHABET.replace("cx", "dx"), ALPHABET[:-7]],
+    ),
+    ("format:line_indent", {}, ["a\n b\n  c", "a\n\n b", "a\n\n\n b\n\n\n\n  c"], ["a\n\nb", "a\n  b\n\n c"]),
+    ("format:newline", {}, ["a\nb.", "a\n \nb", "- \na"], ["a b\n \nc", "a b", "..."]),
+    (
+        "format:no_bullets_bullets",
+        {},
+        ["Sea. Sky.\n* a\n* b", "Sea.\n\nSky.\n\n* a\n\n* b\n", "**Sea.** So.\n* a\n* b\nDone."],
+        ["Sea. Sky.\n**a**\n**b**", "Sea! Sky?\n* a\n* b", "Sea.\n* a\n* b", "* a\n* b\nSea. Sky."],
+    ),
+    (
+        "format:title_case",
+        {},
+        ["The Sea of Light", "Don't Go", "Well-Known NASA Facts", "The iPhone", "I Am a Cat"],
+        ["the Sea", "The sea", "a Sea", "The cat's Sea", "tHE Sea", "..."],
+    ),
+    ("repeat:repeat_change", {"prompt_to_repeat": "the sea is"}, ["a sea is", "A  sea is"], [" the sea is", "a sea"]),
     ("ratio:sentence_type", {}, ["Sea. Sky. Who?"], ["Good morning!", "What a day! Hurrah!", "none", "Sea."]),
     ("ratio:sentence_balance", {}, ["Sea. Who? So!"], ["no end", "Sea. Who?"]),
     (
