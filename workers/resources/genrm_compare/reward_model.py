@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from gymq.workers.resources.genrm_compare.aggregation import Answer, Comparison
-from gymq.workers.resources.genrm_compare.scores import Scores, read_scores
+from gymq.workers.resources.genrm_compare.scores import ScoreRule, Scores
 
 import gymq
 from gymq.judge import Judge
@@ -18,19 +18,18 @@ BLANK = "None"  # what the model is shown of an answer without text
 class RewardModel:
     """Compares answers. A reply without scores is asked for again; after some times it counts as neutral."""
 
-    def __init__(self, judge: Judge, default: Scores, *, retries: int, pause_s: float, hardened: bool) -> None:
+    def __init__(self, judge: Judge, default: Scores, rule: ScoreRule, *, retries: int, pause_s: float) -> None:
         """
         Args:
             default: the neutral scores.
             retries: how often to ask again.
             pause_s: seconds before that.
-            hardened: see `read_scores`.
         """
         self._judge = judge
         self._default = default
         self._retries = retries
         self._pause_s = pause_s
-        self._hardened = hardened
+        self._rule = rule
 
     async def compare(
         self, conversation: list[dict[str, str]], principle: str | None, places: tuple[int, int, int], *both: Answer
@@ -49,7 +48,7 @@ class RewardModel:
                 response = await self._judge.send(request)
             except gymq.JudgeFailed:
                 return Comparison(*places, self._default, failed=True)
-            scores = read_scores(output_text(response), self._default, hardened=self._hardened)
+            scores = self._rule.read(output_text(response), self._default)
             if scores is not None:
                 return Comparison(*places, scores)
             if remaining:

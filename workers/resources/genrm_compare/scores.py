@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import Any
+from typing import Any, Protocol
 
 from gymq.text import conclusion
 
@@ -32,21 +32,35 @@ class Scores:
 _NAMES = tuple(field.name for field in fields(Scores))
 
 
-def read_scores(text: str, default: Scores, *, hardened: bool = True) -> Scores | None:
-    """Return the last scores in a block of JSON, otherwise the last ones of a reply. None if there are none.
+class ScoreRule(Protocol):
+    """Chooses the scores of a reply."""
 
-    Args:
-        default: stands in for members that are missing. One of them has to be there.
-        hardened: False: the first ones in a block of JSON, also in thoughts.
-    """
-    if hardened:
+    def read(self, text: str, default: Scores) -> Scores | None:
+        """Return the scores, those in a block of JSON before others; None if there are none.
+
+        Args:
+            default: stands in for members that are missing. One of them has to be there.
+        """
+
+
+class LastScores:
+    """Takes the last scores behind the thoughts."""
+
+    def read(self, text: str, default: Scores) -> Scores | None:
         text = conclusion(text)
-    blocks = list(_json_blocks(text))
-    for block in reversed(blocks) if hardened else blocks:
-        if found := _all_scores(block, default):
-            return found[-1 if hardened else 0]
-    found = _all_scores(text, default)
-    return found[-1] if found else None
+        found = (_all_scores(place, default) for place in (*reversed([*_json_blocks(text)]), text))
+        return next((scores[-1] for scores in found if scores), None)
+
+
+class Published:
+    """Takes the first scores in a block, also in thoughts, as NeMo Gym does; the last ones where no block has any."""
+
+    def read(self, text: str, default: Scores) -> Scores | None:
+        for block in _json_blocks(text):
+            if found := _all_scores(block, default):
+                return found[0]
+        found = _all_scores(text, default)
+        return found[-1] if found else None
 
 
 def _all_scores(text: str, default: Scores) -> list[Scores]:

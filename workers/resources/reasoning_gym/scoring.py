@@ -97,27 +97,35 @@ def check_row(task: str, answer: str | None, metadata: dict[str, Any]) -> None:
         raise ValueError(f"{name}: {text!r:.100} is not a formula, and the scorer of {task} evaluates it")
 
 
-def score(task: str, answer: str, entry: dict[str, Any], *, hardened: bool = True) -> float:
-    """Return the library's score of an answer. An exception in a scorer is 0, as in the library's own evaluation.
+def score(task: str, answer: str, entry: dict[str, Any]) -> float:
+    """Return the library's score of an answer, but for answers that say nothing and that its scorers reward.
 
     Args:
         task: name of the library's data set.
         entry: the task's `question`, `answer` and `metadata`, as JSON has them.
-        hardened: whether answers that say nothing are kept from the scorers that reward them.
     """
-    if hardened and is_no_number(answer, entry["answer"]):
+    if is_no_number(answer, entry["answer"]):
         return 0.0
-    if task in PARSED and not is_formula(answer, integrals=not hardened or answer == entry["answer"]):
+    if task in PARSED and not is_formula(answer, integrals=answer == entry["answer"]):
         answer = NOT_A_FORMULA
     try:
-        if hardened and task in SCORERS:
+        if task in SCORERS:
             return SCORERS[task](answer, entry["answer"])
+        others = task in OTHER_NUMBERS and not makes_target(answer, entry["metadata"])
+    except Exception:
+        return 0.0
+    return min(published_score(task, answer, entry), OTHER_NUMBERS[task] if others else 1.0)
+
+
+def published_score(task: str, answer: str, entry: dict[str, Any]) -> float:
+    """Return the library's score of an answer. An exception in a scorer is 0, as in the library's own evaluation."""
+    if task in PARSED and not is_formula(answer, integrals=True):
+        answer = NOT_A_FORMULA
+    try:
         if task in BOARDS:
             entry = {**entry, "metadata": {**entry["metadata"], "output": _tuples(entry["metadata"]["output"])}}
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             given = float(_scorer(task)(answer, entry))
-        if hardened and task in OTHER_NUMBERS and not makes_target(answer, entry["metadata"]):
-            given = min(given, OTHER_NUMBERS[task])
     except Exception:
         return 0.0
     # Shares that are summed up may come out a little above 1.

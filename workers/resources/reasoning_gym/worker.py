@@ -6,7 +6,7 @@ import importlib.util
 from typing import Any
 
 import pydantic
-from gymq.workers.resources.reasoning_gym.scoring import check_row, prepare, score
+from gymq.workers.resources.reasoning_gym.scoring import check_row, prepare, published_score, score
 
 import gymq
 from gymq.processes import ComputeLimits, CpuTimeUsedUp
@@ -47,13 +47,14 @@ class ReasoningGym(gymq.Resources[PuzzleRow]):
     async def start(self) -> None:
         if importlib.util.find_spec("reasoning_gym") is None:
             raise gymq.OptionsError('reasoning-gym is not installed: pip install "gymq[reasoning-gym]"')
+        self._score = score if self.options.hardened else published_score
 
     async def verify(self, request: gymq.VerifyRequest[PuzzleRow]) -> gymq.Verdict:
         row = request.row
         task, answer = row.metadata["source_dataset"], read_answer(request.reply_text)
         entry = {"question": row.question, "answer": row.answer, "metadata": row.metadata}
         try:
-            reward = await self.compute(score, task, answer, entry, hardened=self.options.hardened)
+            reward = await self.compute(self._score, task, answer, entry)
         except CpuTimeUsedUp:
             reward = 0.0
         return gymq.Verdict(reward, task_name=task, score=reward, extracted_answer=answer)

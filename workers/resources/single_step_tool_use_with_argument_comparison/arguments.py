@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Callable
 from typing import Any, NamedTuple
+
+Words = Counter[str]
 
 
 class Tolerance(NamedTuple):
@@ -12,7 +15,7 @@ class Tolerance(NamedTuple):
 
     word_similarity: float  # two texts of two words or more have to reach it
     difference: float  # two fractions have to be closer than this
-    hardened: bool = True  # words that any text has do not make two alike, and a text is not like its negation
+    similar: Callable[[Words, Words, float], bool]  # of the words of two texts, whether they reach a similarity
 
 
 _NEGATIONS = frozenset({"not", "no", "never", "without", "cannot"})
@@ -70,33 +73,43 @@ def _same_scalar(expected: Any, actual: Any, tolerance: Tolerance) -> bool:
 
 
 def _similar_texts(expected: str, actual: str, tolerance: Tolerance) -> bool:
-    """Words in common, divided by the words of both texts together: texts that are the same reach 0.5."""
+    """Return whether texts of two words or more are similar, or shorter ones the same."""
     expected_words, actual_words = Counter(expected.lower().split()), Counter(actual.lower().split())
     if min(expected_words.total(), actual_words.total()) < 2:
         return expected == actual
-    threshold = tolerance.word_similarity
-    if not tolerance.hardened or threshold <= 0:
-        return _similarity(expected_words, actual_words) >= threshold
-    if _is_negation(expected_words, actual_words):
+    return tolerance.similar(expected_words, actual_words, tolerance.word_similarity)
+
+
+def similar_in_telling_words(expected: Words, actual: Words, threshold: float) -> bool:
+    """Return whether two texts are alike: not by words that any text has, nor one and its negation."""
+    if threshold <= 0:
+        return True
+    if _is_negation(expected, actual):
         return False
-    telling = _telling(expected_words)
-    return _similarity(telling or expected_words, _telling(actual_words) if telling else actual_words) >= threshold
+    telling = _telling(expected)
+    return _similarity(telling or expected, _telling(actual) if telling else actual) >= threshold
 
 
-def _similarity(one: Counter[str], other: Counter[str]) -> float:
+def similar_in_any_words(expected: Words, actual: Words, threshold: float) -> bool:
+    """Return whether two texts are alike, whatever their words in common."""
+    return _similarity(expected, actual) >= threshold
+
+
+def _similarity(one: Words, other: Words) -> float:
+    """Return the words in common, divided by the words of both texts together: of equal texts 0.5."""
     total = one.total() + other.total()
     return (one & other).total() / total if total else 0.0
 
 
-def _telling(words: Counter[str]) -> Counter[str]:
+def _telling(words: Words) -> Words:
     return Counter({word: count for word, count in words.items() if word.strip(".,;:!?") not in _COMMON_WORDS})
 
 
-def _is_negation(one: Counter[str], other: Counter[str]) -> bool:
+def _is_negation(one: Words, other: Words) -> bool:
     """Return whether two texts are nearly the same, but only one of them says no."""
     mostly_the_same = 2 * _similarity(one, other) >= _MOSTLY
     return mostly_the_same and _says_no(one) != _says_no(other)
 
 
-def _says_no(words: Counter[str]) -> bool:
+def _says_no(words: Words) -> bool:
     return any(word in _NEGATIONS or word.endswith(("n't", "n\u2019t")) for word in words)

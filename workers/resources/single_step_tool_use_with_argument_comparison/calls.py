@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from typing import Any, Literal, NamedTuple
 
 import pydantic
 from gymq.workers.resources.single_step_tool_use_with_argument_comparison.arguments import (
     Tolerance,
+    Words,
     first_difference,
     parse_json,
+    similar_in_any_words,
+    similar_in_telling_words,
 )
 
 SAME = "expected_tool_call"
@@ -54,18 +58,30 @@ class Outcome(NamedTuple):
     category: str
 
 
-def compare_calls(
-    expected: list[Call], actual: list[Call], options: ComparatorOptions, *, hardened: bool = True
-) -> Outcome:
-    """Score the calls that were made against the expected ones, at least one each.
+class StepRule(NamedTuple):
+    """What a rule set decides about a step.
 
-    Args:
-        hardened: whether more calls than expected need `allow_superset` in any case: each of them is a guess.
+    Attributes:
+        similar: see `Tolerance`.
+        surplus_calls_are_free: whether more calls than expected are admitted where their number does not count.
+        blank_is_a_message: whether an empty text is a message.
     """
-    if not _admissible(len(expected), len(actual), options, hardened):
+
+    similar: Callable[[Words, Words, float], bool]
+    surplus_calls_are_free: bool
+    blank_is_a_message: bool
+
+
+AS_MEANT = StepRule(similar_in_telling_words, surplus_calls_are_free=False, blank_is_a_message=False)
+PUBLISHED = StepRule(similar_in_any_words, surplus_calls_are_free=True, blank_is_a_message=True)
+
+
+def compare_calls(expected: list[Call], actual: list[Call], options: ComparatorOptions, rule: StepRule) -> Outcome:
+    """Score the calls that were made against the expected ones, at least one each."""
+    if not _admissible(len(expected), len(actual), options, rule):
         return Outcome(0.0, OTHER_NUMBER)
     tolerance = Tolerance(
-        options.word_count_similarity_threshold, options.floating_point_comparison_threshold, hardened
+        options.word_count_similarity_threshold, options.floating_point_comparison_threshold, rule.similar
     )
     results = [[_compare(one, other, tolerance) for other in actual] for one in expected]
     if len(expected) == len(actual) == 1:
@@ -89,11 +105,11 @@ def _compare(expected: Call, actual: Call, tolerance: Tolerance) -> str:
     return first_difference(expected.arguments, actual.arguments, tolerance) or SAME
 
 
-def _admissible(expected: int, actual: int, options: ComparatorOptions, hardened: bool) -> bool:
+def _admissible(expected: int, actual: int, options: ComparatorOptions, rule: StepRule) -> bool:
     if actual == expected:
         return True
     if not options.parallel_tool_call_rewarding:
-        return actual < expected or not hardened
+        return actual < expected or rule.surplus_calls_are_free
     return options.allow_subset if actual < expected else options.allow_superset
 
 

@@ -11,6 +11,8 @@ from typing import Annotated, Any, Literal
 import pydantic
 from gymq.workers.resources.single_step_tool_use_with_argument_comparison.arguments import parse_json
 from gymq.workers.resources.single_step_tool_use_with_argument_comparison.calls import (
+    AS_MEANT,
+    PUBLISHED,
     Call,
     ComparatorOptions,
     Outcome,
@@ -56,6 +58,9 @@ class SingleStep(gymq.Resources[StepRow]):
         tool_call_comparator_config: ComparatorOptions = ComparatorOptions()
         hardened: bool = True  # False: surplus calls are free, common words count as any, an empty message is one
 
+    async def start(self) -> None:
+        self._rule = AS_MEANT if self.options.hardened else PUBLISHED
+
     async def verify(self, request: gymq.VerifyRequest[StepRow]) -> gymq.Verdict:
         outcome = self._compare(request.row.expected_action, request)
         return gymq.Verdict(outcome.reward, category=outcome.category)
@@ -64,7 +69,7 @@ class SingleStep(gymq.Resources[StepRow]):
         self, expected: ExpectedMessage | ExpectedCall | ExpectedBatch, request: gymq.VerifyRequest[StepRow]
     ) -> Outcome:
         made = [Call.of(call["name"], call.get("arguments") or "") for call in request.function_calls]
-        if not made and not has_text(request.response, blank=not self.options.hardened):
+        if not made and not has_text(request.response, blank=self._rule.blank_is_a_message):
             return Outcome(0.0, "no_action_found")
         if isinstance(expected, ExpectedMessage):
             return Outcome(0.0, "no_expected_chat_message") if made else Outcome(1.0, "expected_chat_message_found")
@@ -72,7 +77,7 @@ class SingleStep(gymq.Resources[StepRow]):
             return Outcome(0.0, "no_expected_tool_call")
         calls = expected.calls if isinstance(expected, ExpectedBatch) else [expected]
         wanted = [Call.of(call.name, call.arguments) for call in calls]
-        return compare_calls(wanted, made, self.options.tool_call_comparator_config, hardened=self.options.hardened)
+        return compare_calls(wanted, made, self.options.tool_call_comparator_config, self._rule)
 
 
 def has_text(response: Mapping[str, Any], *, blank: bool) -> bool:

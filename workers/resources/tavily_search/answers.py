@@ -40,16 +40,6 @@ confidence: how sure the reply is, from 0 to 100; 100 if it does not say
 )
 
 
-def judge_prompt(question: str, reply: str, reference: str, *, hardened: bool = True) -> str:
-    """Return the question to the judge. Braces in the texts stay what they are.
-
-    Args:
-        hardened: whether the reply is shown as `Labels.material` has it.
-    """
-    shown = VERDICTS.material(reply, JUDGE_PROMPT) if hardened else reply
-    return JUDGE_PROMPT.fill(question=question, reply=shown, reference=reference)
-
-
 def reply_text(response: Mapping[str, Any]) -> str:
     """Return the first text of the last message that has one."""
     for item in reversed(response["output"]):
@@ -64,15 +54,6 @@ def judge_text(response: dict[str, Any]) -> str:
     content = output[-1].get("content") if output and is_message(output[-1]) else None
     last_part = content[-1:] if isinstance(content, list) else content
     return next(content_texts(last_part), "")
-
-
-def judged(text: str, *, hardened: bool = True) -> str:
-    """Return `yes`, `no`, or nothing if the judge said neither.
-
-    Args:
-        hardened: whether the last verdict outside of quotations counts, as in `Labels`; otherwise the first.
-    """
-    return (VERDICTS.read(text) if hardened else VERDICTS.first(text)) or ""
 
 
 def answer_line(text: str) -> str:

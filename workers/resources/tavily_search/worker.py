@@ -18,6 +18,7 @@ from gymq.workers.resources.tavily_search.service import ServiceError, Tavily, U
 
 import gymq
 from gymq import responses
+from gymq.judge import Question
 
 NO_RESULTS = "[]"
 NO_URL = "URL is none"
@@ -83,6 +84,7 @@ class TavilySearch(gymq.Resources[QuestionRow, Calls]):
     async def start(self) -> None:
         if importlib.util.find_spec("tavily") is None:
             raise gymq.OptionsError('tavily-python is not installed: pip install "gymq[tavily]"')
+        self._question = Question(answers.JUDGE_PROMPT, answers.VERDICTS, self.options.hardened)
         self._excluded = [*self.options.exclude_domains, *self._domains_of_file()]
         await self.service.start()
 
@@ -184,13 +186,15 @@ class TavilySearch(gymq.Resources[QuestionRow, Calls]):
                 judge_response=None,
                 **members,
             )
-        prompt = answers.judge_prompt(row.question, reply, row.ground_truth, hardened=self.options.hardened)
+        asked = self._question
+        shown = asked.material(reply)
+        prompt = asked.template.fill(question=row.question, reply=shown, reference=row.ground_truth)
         params = {**self.options.judge_responses_create_params, "input": [{"role": "user", "content": prompt}]}
         judge = self.options.judge_model_server
         assert judge is not None  # as the options were checked
         response = await self.ask(judge.name, params)
         said = answers.judge_text(response)
-        verdict = answers.judged(said, hardened=self.options.hardened)
+        verdict = asked.label_in(said) or ""
         return gymq.Verdict(
             float(verdict == "yes"),
             extracted_final_answer=verdict,

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from gymq.workers.resources.reasoning_gym.scoring import EVALUATED, PARSED, is_formula, score
+from gymq.workers.resources.reasoning_gym.scoring import EVALUATED, PARSED, is_formula, published_score, score
 from gymq.workers.resources.reasoning_gym.worker import ReasoningGym, read_answer
 
 import gymq
@@ -244,14 +244,14 @@ def test_an_expression_has_to_make_the_target_of_the_given_numbers(task, answer,
 @pytest.mark.parametrize("task", ["simple_integration", "intermediate_integration"])
 def test_the_question_is_no_answer_to_a_question_for_an_integral(task):
     entry = {"question": "", "answer": "x**3 + C", "metadata": {"integrand": "3*x**2", "variable": "x"}}
-    assert score(task, "Integral(3*x**2, x)", entry, hardened=False) == 1.0
+    assert published_score(task, "Integral(3*x**2, x)", entry) == 1.0
     assert score(task, "Integral(3*x**2, x)", entry) == 0.0
     assert score(task, "x**3 + 4", entry) == 1.0
 
 
 def test_a_value_that_is_only_near_is_no_24():
     entry = {"question": "", "answer": None, "metadata": {"numbers": [2, 2, 5, 9]}}
-    assert score("puzzle24", "2 + 5/2*9", entry, hardened=False) == 1.0
+    assert published_score("puzzle24", "2 + 5/2*9", entry) == 1.0
     assert score("puzzle24", "2 + 5/2*9", entry) == 0.01
 
 

@@ -6,14 +6,18 @@ import random
 from typing import Any
 
 import pytest
-from gymq.workers.resources.single_step_tool_use_with_argument_comparison.arguments import Tolerance, first_difference
+from gymq.workers.resources.single_step_tool_use_with_argument_comparison.arguments import (
+    Tolerance,
+    first_difference,
+    similar_in_telling_words,
+)
 from gymq.workers.resources.single_step_tool_use_with_argument_comparison.calls import maximum_matching
 from gymq.workers.resources.single_step_tool_use_with_argument_comparison.worker import SingleStep
 
 import gymq
 from gymq.testing import Harness, function_call, prompt, reply
 
-TOLERANCE = Tolerance(word_similarity=0.1, difference=1e-6)
+TOLERANCE = Tolerance(0.1, 1e-6, similar_in_telling_words)
 
 
 def call(name: str, arguments: Any = None) -> dict[str, Any]:
@@ -140,12 +144,12 @@ def test_deeply_nested_arguments_are_compared_without_recursion():
 
 @pytest.mark.parametrize(("threshold", "similar"), [(0.0, True), (0.5, True), (0.51, False)])
 def test_the_same_words_reach_one_half(threshold, similar):
-    difference = first_difference("one two", "Two  ONE", Tolerance(threshold, 1e-6))
+    difference = first_difference("one two", "Two  ONE", Tolerance(threshold, 1e-6, similar_in_telling_words))
     assert difference == (None if similar else "argument_value_different")
 
 
 def test_the_threshold_0_lets_other_words_pass():
-    assert first_difference("one two", "three four", Tolerance(0.0, 1e-6)) is None
+    assert first_difference("one two", "three four", Tolerance(0.0, 1e-6, similar_in_telling_words)) is None
 
 
 ONE, TWO, THREE = call("one"), call("two"), call("three")
