@@ -195,7 +195,7 @@ $(VENV_VLLM)/installed-train: $(VENV_VLLM)/installed
 # What needs an engine, torch or Ray; the other tests of tests/trainer are in `make unit`. Engines and trainers warn much
 # of themselves. While one process of tests starts an engine, which takes a core for half a minute, the other one works.
 WITH_VLLM := tests/vllm workers/models/local_vllm_model \
-	tests/trainer/test_ray.py tests/trainer/test_nemo_rl.py tests/trainer/test_train_tiny.py
+	tests/ext/trainers/test_ray.py tests/ext/trainers/test_nemo_rl.py tests/trainer/test_train_tiny.py
 
 test-vllm: $(VENV_VLLM)/installed-train
 	$(BIN_VLLM)/python -m pytest -W default -m "not nightly" --numprocesses 2 --dist loadgroup --no-loadscope-reorder \
@@ -283,8 +283,8 @@ $(VENV_VERIFIERS)/installed-games: tests/hubs/requirements-verifiers.txt $(VENV_
 	@touch $@
 
 test-verifiers: $(VENV)/installed-dev $(VENV_VERIFIERS)/installed
-	GYMQ_VERIFIERS_PYTHON=$(abspath $(BIN_VERIFIERS))/python $(BIN)/python -m pytest tests/trainer/test_env_server.py
-	$(BIN_VERIFIERS)/python -m pytest -W default workers/resources/verifiers tests/trainer/test_taskset.py
+	GYMQ_VERIFIERS_PYTHON=$(abspath $(BIN_VERIFIERS))/python $(BIN)/python -m pytest tests/ext/verifiers/test_env_server.py
+	$(BIN_VERIFIERS)/python -m pytest -W default workers/resources/verifiers tests/ext/verifiers/test_taskset.py
 
 # All but their workers runs on the CPU, with Python 3.11 too; SkyRL asks for 3.12 because pydantic refuses the
 # TypedDict of an older `typing`. What is not in this environment comes from that of vLLM.
@@ -300,7 +300,7 @@ chaos-trainings: $(VENV)/installed-dev $(VENV_GENERATORS)/installed
 	GYMQ_GENERATORS_PYTHON=$(abspath $(VENV_GENERATORS))/bin/python $(BIN)/python -m tests.chaos.trainings
 
 test-generators: $(VENV_GENERATORS)/installed
-	GYMQ_REQUIRE_SKYRL=1 $(VENV_GENERATORS)/bin/python -m pytest -W default tests/trainer/test_skyrl.py tests/trainer/test_verl.py
+	GYMQ_REQUIRE_SKYRL=1 $(VENV_GENERATORS)/bin/python -m pytest -W default tests/ext/trainers/test_skyrl.py tests/ext/trainers/test_verl.py
 
 VENV_ART ?= .venv-art
 PYTHON_ART ?= python3.12
@@ -311,7 +311,7 @@ $(VENV_ART)/installed: tests/trainer/requirements-art.txt
 	@touch $@
 
 test-art: $(VENV)/installed-dev $(VENV_ART)/installed
-	GYMQ_ART_PYTHON=$(abspath $(VENV_ART))/bin/python $(BIN)/python -m pytest tests/trainer/test_art.py
+	GYMQ_ART_PYTHON=$(abspath $(VENV_ART))/bin/python $(BIN)/python -m pytest tests/ext/trainers/test_art.py
 
 VENV_HARBOR ?= .venv-harbor
 PYTHON_HARBOR ?= python3.13
@@ -324,7 +324,7 @@ $(VENV_HARBOR)/installed: tests/hubs/requirements-harbor.txt
 	@touch $@
 
 test-harbor: $(VENV)/installed-dev $(VENV_HARBOR)/installed
-	GYMQ_HARBOR_PYTHON=$(abspath $(VENV_HARBOR))/bin/python $(BIN)/python -m pytest tests/hubs/test_atif.py
+	GYMQ_HARBOR_PYTHON=$(abspath $(VENV_HARBOR))/bin/python $(BIN)/python -m pytest tests/ext/formats/test_atif.py
 
 demo-vllm: $(VENV_VLLM)/installed
 	$(BIN_VLLM)/gymq collect --config examples/demo_vllm/config.yaml --rows examples/demo_vllm/rows.jsonl \

@@ -30,11 +30,13 @@ from aiohttp import web
 from benchmarks.measure import cpu_s, family
 from benchmarks.ours import instances
 from benchmarks.workloads import Workload
-from gymq.bridge import Bridge, BridgeSettings, Directory, InstanceAddress
-from gymq.bridge.rollouts import Rollouts
 from gymq.bus import Bus
 from gymq.cluster.launch import Cluster
 from gymq.cluster.server.address import free_port
+from gymq.ext.nemo_gym.bridge import Bridge
+from gymq.ext.nemo_gym.directory import Directory, InstanceAddress
+from gymq.ext.nemo_gym.rollouts import Rollouts
+from gymq.ext.nemo_gym.settings import BridgeSettings
 from gymq.protocol.instances import Instance
 from gymq.protocol.messages import VerifiedRollout
 

@@ -12,9 +12,9 @@ import psutil
 
 from gymq.execution.loading.registry import WorkerNotFound, worker_names
 from gymq.execution.loading.worker_source import WorkerSource, find_worker
+from gymq.ext.audit.gold import play, read_gold
 from gymq.resources import Resources
 from gymq.testing import Harness
-from gymq.testing.gold import play, read_gold
 
 ROUNDS = 20
 WARM_UP = 3

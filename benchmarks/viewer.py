@@ -15,16 +15,16 @@ import time
 from pathlib import Path
 from typing import Any
 
-from gymq.bridge.viewer import Viewer
 from gymq.bus import Bus, streams
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cluster.server import EmbeddedServer
 from gymq.execution.services.profiler import Profiler
+from gymq.ext.viewer.viewer import Viewer
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import Run, Stage, Timing, VerifiedRollout
 from gymq.testing import function_call, reply
-from tests.web.browser import Page, browser
+from tests.ext.viewer.browser import Page, browser
 
 RUN = "long"
 MARKDOWN = """## Step {number}

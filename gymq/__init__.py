@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from gymq.agent import Reply as Reply
     from gymq.agent import Rollout as Rollout
     from gymq.agent import Session as Session
-    from gymq.agent_harness import AgentHarness as AgentHarness
     from gymq.authoring import OptionsError as OptionsError
     from gymq.authoring import Reference as Reference
     from gymq.authoring import WorkerOptions as WorkerOptions
@@ -59,6 +58,7 @@ if TYPE_CHECKING:
     from gymq.sandboxed import SandboxedEnvironment as SandboxedEnvironment
     from gymq.testing import Harness as Harness
     from gymq.testing import ScriptedModel as ScriptedModel
+    from gymq.testing.agent_harness import AgentHarness as AgentHarness
     from gymq.trainer.run import TrainingRun as TrainingRun
     from gymq.trainer.sync import SyncTrainingRun as SyncTrainingRun
 
@@ -66,7 +66,6 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "agent": "Agent AgentOptions Reply Rollout Session",
-    "agent_harness": "AgentHarness",
     "authoring": "OptionsError Reference WorkerOptions",
     "errors": "GymqError",
     "failures": "ComponentFailed InvalidTask JudgeFailed RolloutError ToolError",
@@ -81,6 +80,7 @@ _NAMES = {
     "runs.collection.results": "RunResult load",
     "sandboxed": "SandboxedEnvironment",
     "testing": "Harness ScriptedModel",
+    "testing.agent_harness": "AgentHarness",
     "trainer.run": "TrainingRun",
     "trainer.sync": "SyncTrainingRun",
 }

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gymq.testing.policy.battery import ADD
+from gymq.ext.policy_check.battery import ADD
 
 ROWS_OF_A_KIND = 16
 

@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from gymq.testing.policy.battery import ADD
+from gymq.ext.policy_check.battery import ADD
 
 Row = dict[str, Any]
 

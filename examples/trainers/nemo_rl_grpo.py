@@ -22,7 +22,7 @@ import sys
 from nemo_rl.distributed.ray_actor_environment_registry import ACTOR_ENVIRONMENT_REGISTRY
 from nemo_rl.environments import nemo_gym
 
-from gymq.trainer.nemo_rl import remote_class
+from gymq.ext.trainers.nemo_rl import remote_class
 
 
 def main() -> None:

@@ -30,8 +30,8 @@ from skyrl.train.utils.tracking import Tracking
 from skyrl.train.utils.trainer_utils import cleanup_old_checkpoints
 from transformers import AutoTokenizer
 
+from gymq.ext.trainers.skyrl import GymqGenerator
 from gymq.trainer import TrainingRun
-from gymq.trainer.skyrl import GymqGenerator
 
 MAX_STALENESS = 1  # updates
 

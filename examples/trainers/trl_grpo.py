@@ -22,8 +22,8 @@ from safetensors.torch import save
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
 
+from gymq.ext.trainers.trl import TRLRollouts, VerifierReward, environment_reward
 from gymq.trainer.sync import SyncTrainingRun
-from gymq.trainer.trl import TRLRollouts, VerifierReward, environment_reward
 
 MAX_STALENESS = 1  # updates
 VERIFIERS = ["workers/resources/mcqa/config.yaml", "workers/models/simulated_model/config.yaml"]

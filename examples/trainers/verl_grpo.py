@@ -31,8 +31,8 @@ from verl.utils.torch_functional import entropy_from_logits, logprobs_from_logit
 from verl.workers.utils.losses import ppo_loss
 from verl.workers.utils.padding import build_attention_mask_from_nested
 
+from gymq.ext.trainers.verl import GymqLegacyManager
 from gymq.trainer.sync import SyncTrainingRun
-from gymq.trainer.verl import GymqLegacyManager
 
 MAX_STALENESS = 1  # updates
 

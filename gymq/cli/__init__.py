@@ -19,7 +19,9 @@ from typing import Any
 import cyclopts
 from cyclopts.panel import CycloptsPanel
 
+from gymq.cli.shared.command import Command
 from gymq.errors import GymqError
+from gymq.extensions import extensions
 from gymq.processes import memory
 from gymq.render import say
 
@@ -30,19 +32,14 @@ GROUPS = {
         "score": "Verify stored rollouts again, without a model.",
         "data": "List, show, prepare and make data sets.",
         "submit": "Run a command as a Slurm job.",
-        "ng": "Run NeMo Gym's commands with their own arguments.",
     },
     "Read": {
-        "view": "Show runs and rollouts in a browser.",
         "rollouts": "List runs, or the rollouts of a run; show a rollout.",
         "profile": "Show the statistics of a run.",
-        "export": "Export a run: JSONL, Parquet, training sets, W&B, MLflow.",
     },
     "Author": {
         "init": "Create a new environment or agent.",
         "test": "Run the tests and the example rows of a worker.",
-        "check-policy": "Check whether log probs and tokens are what was sampled.",
-        "audit": "Check whether replies can fool or block an environment.",
         "list": "List the available workers and what each needs.",
         "config": "Show or check a configuration.",
     },
@@ -57,14 +54,16 @@ GROUPS = {
         "delete": "Delete a stored run.",
         "dead-letters": "List, show, requeue or drop dead letters.",
         "weights": "Push new weights to all replicas of a model.",
-        "bridge": "Serve a cluster over HTTP, with NeMo Gym's interface.",
-        "env-server": "Serve a cluster to prime-rl, as an environment server.",
         "auth": "Configure a NATS server with a role for each process.",
     },
 }
-"""The commands by what they are for, each with its line in the list."""
+"""The core's commands by what they are for, each with its line in the list."""
 
-COMMANDS = {name: line for commands in GROUPS.values() for name, line in commands.items()}
+CORE = {
+    name: Command(group, line, f"gymq.cli.{name.replace('-', '_')}:{name.replace('-', '_')}")
+    for group, commands in GROUPS.items()
+    for name, line in commands.items()
+}
 
 _MEANT = {  # by a name that is none
     "runs": "rollouts",
@@ -75,6 +74,11 @@ _MEANT = {  # by a name that is none
     "start": "up",
     "serve": "up",
 }
+
+
+def all_commands() -> dict[str, Command]:
+    """Return the commands by name: the core's, then those of the packages beside it."""
+    return CORE | {found.name: found.load() for found in extensions("commands")}
 
 
 def make_app(asked_for: str | None = None) -> cyclopts.App:
@@ -91,13 +95,12 @@ def make_app(asked_for: str | None = None) -> cyclopts.App:
         error_formatter=_shown_error,
         suppress_keyboard_interrupt=False,  # its exit status would be that of Ctrl-C at SIGTERM too
     )
-    for column, (title, commands) in enumerate(GROUPS.items()):
-        group = cyclopts.Group(title, sort_key=column)
-        for row, (name, line) in enumerate(commands.items()):
-            module = name.replace("-", "_")
-            shown = None if name == asked_for else line
-            app.command(f"gymq.cli.{module}:{module}", name=name, help=shown, group=group, sort_key=row)
-    if asked_for not in COMMANDS:
+    commands = CORE if asked_for in CORE else all_commands()
+    groups = {title: cyclopts.Group(title, sort_key=column) for column, title in enumerate(GROUPS)}
+    for row, (name, command) in enumerate(commands.items()):
+        shown = None if name == asked_for else command.line
+        app.command(command.path, name=name, help=shown, group=groups[command.group], sort_key=row)
+    if asked_for not in commands:
         app.register_install_completion_command()  # it imports the writers of all shells' scripts
         options = cyclopts.Group("Options", sort_key=len(GROUPS))
         for flag in ("--help", "--version", "--install-completion"):
@@ -114,7 +117,7 @@ def _shown_error(error: cyclopts.CycloptsError) -> Any:
     shown: object = error
     if isinstance(error, cyclopts.UnknownCommandError) and error.unused_tokens and not error.command_chain:
         name = error.unused_tokens[0]
-        meant = _MEANT.get(name) or next(iter(get_close_matches(name, COMMANDS, n=1)), None)
+        meant = _MEANT.get(name) or next(iter(get_close_matches(name, all_commands(), n=1)), None)
         shown = f"no command {name!r}; {f'did you mean `gymq {meant}`?' if meant else '`gymq --help` lists them'}"
     if isinstance(error, cyclopts.MissingArgumentError) and error.keyword is None and error.argument is not None:
         argument = error.argument

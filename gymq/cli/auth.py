@@ -47,12 +47,12 @@ def init(
         tls_ca: certificate authorities of client certificates, PEM; clients without a certificate are then refused.
         force: replace an existing nats-server.conf.
     """
-    from gymq.bridge.origin import is_loopback
     from gymq.bus import credentials
     from gymq.bus.credentials import VARIABLE
     from gymq.cli.actions.auth import SERVER_FILE, tls_of, url_of
     from gymq.cluster.server.auth_config import ServerSettings, render
     from gymq.cluster.server.roles import ROLES
+    from gymq.http.origin import is_loopback
 
     if not host:
         raise UsageError("--host needs an address; 0.0.0.0 is all of them")

@@ -69,8 +69,5 @@ def up(
         new_child=None if ray is None else RayNodes(ray).child,
     )
     health = None if health_port is None else (health_host, health_port)
-    has_bridge = not only and settings.tree.get("bridge") is not None
-    asyncio.run(
-        run_cluster(cluster, settings, len(workers), has_bridge=has_bridge, has_server=nats is None, health=health)
-    )
+    asyncio.run(run_cluster(cluster, settings, len(workers), is_whole=not only, has_server=nats is None, health=health))
     return 0

@@ -1,20 +1,9 @@
-"""Items of the OpenAI Responses API: checking, reading, other dialects (Chat Completions, Messages), token chains."""
+"""Items of the OpenAI Responses API: checking them, reading them, and Chat Completions."""
 
-from gymq.responses.chains import (
-    Chain,
-    Chains,
-    Link,
-    ModelCall,
-    NoTrainableChain,
-    build_chains,
-    project_response,
-)
 from gymq.responses.chat_completion import to_chat_completion
 from gymq.responses.chat_request import chat_messages_to_items, from_chat_request
 from gymq.responses.errors import InvalidReply, InvalidRequest, ResponsesError, Unsupported
-from gymq.responses.from_anthropic import from_anthropic_request
 from gymq.responses.from_chat import chat_choice_to_items, chat_to_response, split_think_blocks
-from gymq.responses.from_gemini import from_gemini_request
 from gymq.responses.items import (
     Item,
     asks_the_same,
@@ -36,9 +25,7 @@ from gymq.responses.items import (
 )
 from gymq.responses.params import foreign_params, known_params, row_params, validate_params
 from gymq.responses.reply import response_without_model, validate_response
-from gymq.responses.to_anthropic import to_anthropic_message
 from gymq.responses.to_chat import as_function, responses_to_chat
-from gymq.responses.to_gemini import to_gemini_answer
 from gymq.responses.tokens import token_fields
 from gymq.responses.types import (
     FunctionCall,
@@ -54,16 +41,11 @@ from gymq.responses.types import (
 from gymq.responses.usage import add_usage, usage_from_chat, with_known_details
 
 __all__ = [
-    "Chain",
-    "Chains",
     "FunctionCall",
     "FunctionCallOutput",
     "InvalidReply",
     "InvalidRequest",
     "Item",
-    "Link",
-    "ModelCall",
-    "NoTrainableChain",
     "OutputItem",
     "OutputMessage",
     "OutputText",
@@ -77,7 +59,6 @@ __all__ = [
     "as_function",
     "asks_the_same",
     "assistant_text",
-    "build_chains",
     "chat_choice_to_items",
     "chat_messages_to_items",
     "chat_to_response",
@@ -85,9 +66,7 @@ __all__ = [
     "content_texts",
     "first_text_of_last_item",
     "foreign_params",
-    "from_anthropic_request",
     "from_chat_request",
-    "from_gemini_request",
     "function_call",
     "function_call_output",
     "function_calls",
@@ -97,15 +76,12 @@ __all__ = [
     "last_assistant_text",
     "output_text",
     "overflowed",
-    "project_response",
     "response_without_model",
     "responses_to_chat",
     "row_params",
     "split_at_first_generated",
     "split_think_blocks",
-    "to_anthropic_message",
     "to_chat_completion",
-    "to_gemini_answer",
     "token_fields",
     "usage_from_chat",
     "user_contents",

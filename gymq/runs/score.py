@@ -26,8 +26,8 @@ from gymq.defaults import PASS_THRESHOLD, SCORE_CONCURRENCY
 from gymq.failures import InvalidTask, RolloutError
 from gymq.protocol import token_forms
 from gymq.protocol.messages import FailureClass, Unresolved, Verified, VerifiedRollout
-from gymq.runs.foreign import rollout_lines
 from gymq.runs.local_verifiers import ScoreError, Verifiers, verify_again
+from gymq.runs.rollout_lines import rollout_lines
 
 
 @dataclass(frozen=True)

@@ -1,49 +1,18 @@
-"""The findings of an audit, and the names of its checks."""
+"""The findings of checks of a worker."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Literal
 
 import msgspec
 
-from gymq.errors import GymqError
+from gymq.protocol.messages import FailureClass
 from gymq.render import counted
-
-# Replies that deserve no reward. An audit gives each of them to the rows of the gold replies.
-REPLIES = (
-    "empty",
-    "echo",
-    "refusal",
-    "all options",
-    "repeated text",
-    "NaN",
-    "huge",
-    "deep",
-    "unicode",
-    "tool calls only",
-)
-
-CHECKS = (
-    "gold",
-    *REPLIES,
-    "malformed rows",
-    "same twice",
-    "under load",
-    "growth",
-    "event loop",
-    "an idle session",
-    "tools",
-    "secrets",
-    "time",
-)
-"""All checks, in the order of the report."""
 
 MAX_DETAILS = 20
 
-
-class AuditError(GymqError):
-    """An environment cannot be audited; one sentence."""
+UNDECIDED = frozenset({FailureClass.JUDGE_FAILED, FailureClass.COMPONENT_FAILED})
+"""Failures by which a verifier says that it cannot decide."""
 
 
 class Check(msgspec.Struct):
@@ -65,38 +34,3 @@ def checked(name: str, problems: list[str], summary: str, notes: list[str] | Non
     if problems:
         return Check(name, "failed", counted(len(problems), "problem"), problems[:MAX_DETAILS])
     return Check(name, "ok", summary, (notes or [])[:MAX_DETAILS])
-
-
-class AuditReport(msgspec.Struct):
-    """The outcome of an audit."""
-
-    environment: str
-    checks: list[Check] = []
-    verdicts: int = 0
-    slowest_s: float = 0.0  # of the verdicts that ran alone
-    limit_s: float | None = None  # for one verdict; None: only that of the rollout
-
-    @property
-    def ok(self) -> bool:
-        """Return whether every check passed."""
-        return all(check.status != "failed" for check in self.checks)
-
-    @property
-    def problems(self) -> list[str]:
-        """The details of the checks that failed, each with the check's name."""
-        failed = [check for check in self.checks if check.status == "failed"]
-        return [f"{check.name}: {line}" for check in failed for line in check.details or [check.summary]]
-
-
-def check_names(only: Collection[str]) -> frozenset[str]:
-    """Return the chosen names; by default all.
-
-    Raises:
-        AuditError: one of them is unknown.
-    """
-    for name in only:
-        if name not in CHECKS:
-            raise AuditError(
-                f"--only {name}: neither a check nor a reply has this name; choose from {', '.join(CHECKS)}"
-            )
-    return frozenset(only or CHECKS)

@@ -35,9 +35,8 @@ from gymq.runs.collection.options import CollectError, CollectOptions
 from gymq.runs.collection.own_solutions import unsolved_rows
 from gymq.runs.collection.preflight import RowTypes, policies
 from gymq.testing import Check, Harness, reply
-from gymq.testing.audited import UNDECIDED
 from gymq.testing.example_rows import ExampleRow, RowChecker, instances_under_test
-from gymq.testing.report import MAX_DETAILS, checked
+from gymq.testing.report import MAX_DETAILS, UNDECIDED, checked
 from gymq.workers import SHIPPED
 
 ROLLOUT_TIMEOUT_S = 120.0

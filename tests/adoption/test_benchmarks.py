@@ -13,9 +13,8 @@ from gymq.cli.actions.list import benchmark_facts
 from gymq.config.benchmarks import Benchmark, benchmarks
 from gymq.workers import SHIPPED
 from tests.cli.conftest import Command
+from tests.ext.nemo_gym.nemo_gym_package import CURRENT, fetched
 from tests.support.compatibility import record
-
-from .nemo_gym_package import CURRENT, fetched
 
 LACKING = "there is no (resources|agents|models) worker named"
 

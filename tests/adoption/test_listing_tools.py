@@ -1,4 +1,4 @@
-"""`python -m gymq.mcp`: the tools of a server, ready for a row."""
+"""`python -m gymq.ext.mcp`: the tools of a server, ready for a row."""
 
 import json
 import subprocess
@@ -15,7 +15,7 @@ BARE = Path(__file__).parents[2] / "workers" / "resources" / "mcp_tools" / "test
 
 
 def listed(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "gymq.mcp", *words], capture_output=True, text=True, check=False)
+    return subprocess.run([sys.executable, "-m", "gymq.ext.mcp", *words], capture_output=True, text=True, check=False)
 
 
 def test_the_tools_of_all_pages_are_printed_as_a_row_takes_them() -> None:
@@ -26,7 +26,7 @@ def test_the_tools_of_all_pages_are_printed_as_a_row_takes_them() -> None:
 
 def test_help_is_no_program() -> None:
     ran = listed("--help")
-    assert (ran.returncode, "python -m gymq.mcp URL" in ran.stdout) == (0, True)
+    assert (ran.returncode, "python -m gymq.ext.mcp URL" in ran.stdout) == (0, True)
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from gymq.agent import Rollout
-from gymq.agent_harness import AgentHarness
 from gymq.bus import Bus, BusError
 from gymq.execution.journal import Journal
 from gymq.failures import RolloutError
 from gymq.protocol import subjects
 from gymq.protocol.messages import Call, Generate, Message, Seeded, Task
 from gymq.resources import Verdict
+from gymq.testing.agent_harness import AgentHarness
 
 FOR_EVER = 10**6
 

@@ -11,10 +11,10 @@ from gymq.workers.agents.answering_agent.worker import AnsweringAgent
 
 import gymq
 from gymq import responses
-from gymq.agent_harness import AgentHarness
 from gymq.protocol.instances import Instance
 from gymq.protocol.messages import FailureClass
 from gymq.testing import Harness, function_call, reply
+from gymq.testing.agent_harness import AgentHarness
 from tests.support import episodes
 
 FOLDER = Path(answering_agent.__file__).parent

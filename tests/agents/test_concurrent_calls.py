@@ -10,7 +10,6 @@ import pytest
 import gymq
 from gymq import responses
 from gymq.agent import Rollout, Session, run_to_verdict
-from gymq.agent_harness import AgentHarness
 from gymq.bus import Bus, BusError
 from gymq.execution import journal as journal_module
 from gymq.execution.journal import Journal
@@ -18,6 +17,7 @@ from gymq.protocol import subjects
 from gymq.protocol.messages import Call, Generate, Generated, Message, Task, ToolCall
 from gymq.resources import Verdict
 from gymq.testing import function_call, prompt, reply
+from gymq.testing.agent_harness import AgentHarness
 from tests.support.waiting import until
 
 from .crashes import Died, with_subject_of_session

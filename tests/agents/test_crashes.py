@@ -20,7 +20,6 @@ from gymq.workers.resources.xlam_fc.worker import FunctionCalling
 
 import gymq
 from gymq import responses
-from gymq.agent_harness import AgentHarness
 from gymq.config import load
 from gymq.execution.attempts import Attempts
 from gymq.execution.journal import Fenced, Journal
@@ -28,6 +27,7 @@ from gymq.execution.loading.registry import find_class
 from gymq.failures import RolloutError
 from gymq.protocol.messages import FailureClass, Generated, Task, VerifiedRollout
 from gymq.testing import function_call, prompt, reply
+from gymq.testing.agent_harness import AgentHarness
 
 from .crashes import FOR_EVER, Died, Mortal, task_of, uninterrupted, with_a_crash
 

@@ -10,10 +10,10 @@ from gymq.workers.agents.gymnasium_agent.example_environment import Guess
 from gymq.workers.agents.gymnasium_agent.worker import GymnasiumAgent
 
 import gymq
-from gymq.agent_harness import AgentHarness
 from gymq.protocol.instances import Instance
 from gymq.protocol.messages import FailureClass
 from gymq.testing import prompt, reply
+from gymq.testing.agent_harness import AgentHarness
 from tests.support import episodes
 
 FOLDER = Path(gymnasium_agent.__file__).parent

@@ -9,9 +9,9 @@ from gymq.workers.agents.harbor_agent.task import Task
 from gymq.workers.agents.harbor_agent.worker import HarborAgent
 
 import gymq
-from gymq.agent_harness import AgentHarness
 from gymq.sandbox import Docker, network_address
 from gymq.testing import function_call, reply
+from gymq.testing.agent_harness import AgentHarness
 
 from .crashes import uninterrupted, with_a_crash
 from .swe import needs_docker

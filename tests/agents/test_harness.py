@@ -12,7 +12,7 @@ import pytest
 import uvloop
 
 import gymq
-from gymq.bridge import Capture, Gateway
+from gymq.ext.gateway import Capture, Gateway
 from gymq.protocol.messages import Generate
 from gymq.sandbox import Apptainer, Docker, Subprocess, network_address
 from gymq.sandbox.process import OUTPUT_BYTES

@@ -20,8 +20,8 @@ from gymq.workers.agents.program_agent.worker import ProgramAgent
 from gymq.workers.agents.swe_agents.worker import SweAgents
 
 import gymq
-from gymq.agent_harness import AgentHarness
 from gymq.testing import function_call, reply
+from gymq.testing.agent_harness import AgentHarness
 from tests.support.compatibility import record
 from tests.support.waiting import until
 

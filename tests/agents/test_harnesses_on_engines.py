@@ -17,8 +17,8 @@ from gymq.workers.models.openai_model.worker import OpenAIModel
 
 import gymq
 from gymq.bus import Bus
-from tests.bridge.engine import Body, say
-from tests.bridge.world import World, new_client
+from tests.support.engine import Body, say
+from tests.support.world import World, new_client
 
 from .shells import shell_call
 

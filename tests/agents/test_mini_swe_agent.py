@@ -8,8 +8,8 @@ import pytest
 from gymq.workers.agents.mini_swe_agent.worker import MiniSweAgent
 
 import gymq
-from gymq.agent_harness import AgentHarness
 from gymq.testing import function_call, reply
+from gymq.testing.agent_harness import AgentHarness
 from tests.support.waiting import until
 
 from .crashes import uninterrupted, with_a_crash

@@ -7,10 +7,10 @@ import pytest
 from gymq.workers.agents.simple_agent.worker import SimpleAgent
 
 import gymq
-from gymq.agent_harness import AgentHarness
 from gymq.data.offered_tools import row_with
 from gymq.protocol.messages import Generate, Message, Seed, Seeded
 from gymq.testing import function_call, prompt, reply
+from gymq.testing.agent_harness import AgentHarness
 
 from .script import Script, agent, rollout, said
 

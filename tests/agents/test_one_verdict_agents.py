@@ -11,8 +11,8 @@ from gymq.workers.resources.aviary.worker import Environments
 from gymq.workers.resources.xlam_fc.worker import FunctionCalling
 
 import gymq
-from gymq.agent_harness import AgentHarness
 from gymq.testing import function_call, prompt, reply
+from gymq.testing.agent_harness import AgentHarness
 
 AREA = {"expected_answers": [{"name": "area", "arguments": {"width": 2}}], **prompt("Area?", temperature=0.5)}
 TASK = {"task_idx": 0, "responses_create_params": {"input": []}}

@@ -14,11 +14,11 @@ from gymq.workers.agents.program_agent.worker import ProgramAgent
 from gymq.workers.resources.mcqa.worker import MultipleChoice
 
 import gymq
-from gymq.agent_harness import AgentHarness
 from gymq.protocol.messages import FailureClass
 from gymq.redaction import redact
 from gymq.sandbox import ProgramResult, Subprocess
 from gymq.testing import prompt, reply
+from gymq.testing.agent_harness import AgentHarness
 
 from .crashes import uninterrupted, with_a_crash
 from .swe import needs_docker

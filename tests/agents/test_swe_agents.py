@@ -9,9 +9,9 @@ from gymq.workers.agents.swe_agents.instance import read
 from gymq.workers.agents.swe_agents.worker import SweAgents
 
 import gymq
-from gymq.agent_harness import AgentHarness
 from gymq.sandbox.containers import Container
 from gymq.testing import function_call, reply
+from gymq.testing.agent_harness import AgentHarness
 
 from .crashes import uninterrupted, with_a_crash
 from .swe import instance

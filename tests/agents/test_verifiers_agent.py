@@ -6,8 +6,8 @@ import pytest
 from gymq.workers.agents.verifiers_agent.worker import VerifiersAgent
 
 import gymq
-from gymq.agent_harness import AgentHarness
 from gymq.testing import function_call, prompt, reply
+from gymq.testing.agent_harness import AgentHarness
 
 from .crashes import uninterrupted, with_a_crash
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 import gymq
-from gymq.agent_harness import AgentHarness
 from gymq.execution.loading.contract import ContractError, check_contract
 from gymq.execution.loading.registry import WorkerNotFound, find_class, worker_names
 from gymq.execution.loading.worker_source import find_worker
 from gymq.protocol.instances import Kind
 from gymq.testing import Harness
+from gymq.testing.agent_harness import AgentHarness
 
 # The body of a class derived from gymq.Resources, and what is said of it, at a line of the file.
 REFUSED = {

@@ -19,9 +19,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
+from gymq.ext.trainers.skyrl import GymqGenerator
+from gymq.ext.trainers.trl import TRLRollouts
 from gymq.trainer import SyncTrainingRun, TrainingRun
-from gymq.trainer.skyrl import GymqGenerator
-from gymq.trainer.trl import TRLRollouts
 
 GROUPS = 6  # of a step
 SAMPLES = 4  # of a group
@@ -123,7 +123,7 @@ def verl(given: Given) -> None:
     from hydra import compose, initialize_config_dir
     from verl.protocol import DataProto
 
-    from gymq.trainer.verl import GymqLegacyManager
+    from gymq.ext.trainers.verl import GymqLegacyManager
 
     rollout = "actor_rollout_ref.rollout"
     settings = {
@@ -182,7 +182,7 @@ def main() -> None:
     given = parser.parse_args()
     rows = [json.loads(line) for line in given.rows.read_text().splitlines()]
     if given.loop == "verl":
-        importlib.import_module("gymq.trainer.verl")
+        importlib.import_module("gymq.ext.trainers.verl")
     with (given.folder / "starts").open("a") as starts:
         while os.waitstatus_to_exitcode(start(given.loop, Given(given.nats, given.run, rows, given.folder))):
             starts.write(".")

@@ -1,11 +1,11 @@
-"""gymq.agent_harness: an agent's loop in this process, with a session for environments that keep state."""
+"""gymq.testing.agent_harness: an agent's loop in this process, with a session for environments that keep state."""
 
 import pytest
 from gymq.workers.agents.simple_agent.worker import SimpleAgent
 
 import gymq
-from gymq.agent_harness import AgentHarness
 from gymq.testing import function_call, prompt, reply
+from gymq.testing.agent_harness import AgentHarness
 
 
 class Start(gymq.Row):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gymq.cli import COMMANDS, GROUPS
+from gymq.cli import GROUPS, all_commands
 
 from .conftest import entry
 
@@ -15,10 +15,10 @@ HEAVY = ("aiohttp", "asyncio", "msgspec", "nats", "omegaconf", "pydantic", "ssl"
 # Prints, for each command, what of that its help has imported.
 SHOW_HELP = f"""
 import contextlib, io, json, sys
-from gymq.cli import COMMANDS, make_app
+from gymq.cli import all_commands, make_app
 
 imported, before = {{}}, set()
-for name in ["--help", *COMMANDS]:
+for name in ["--help", *all_commands()]:
     with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):
         make_app(name)([name] if name == "--help" else [name, "--help"])
     now = {{module for module in {HEAVY} if module in sys.modules}}
@@ -31,7 +31,7 @@ def test_help_imports_nothing_heavy():
     """What a command needs to do its work is imported inside it, or by its module in gymq/cli/actions."""
     shown = subprocess.run([sys.executable, "-c", SHOW_HELP], capture_output=True, text=True, check=True)
     imported = json.loads(shown.stdout)
-    assert set(imported) == {"--help", *COMMANDS}
+    assert set(imported) == {"--help", *all_commands()}
     assert {name: modules for name, modules in imported.items() if modules} == {}
 
 
@@ -43,7 +43,7 @@ def test_the_package_runs_as_the_command():
 def test_the_list_names_every_command(gymq):
     shown = gymq("--help")
     assert shown.status == 0
-    assert all(name in shown.out for name in COMMANDS)
+    assert all(name in shown.out for name in all_commands())
 
 
 def test_the_list_has_groups_and_a_line_for_each_command_at_80_columns(gymq, monkeypatch):
@@ -52,7 +52,7 @@ def test_the_list_has_groups_and_a_line_for_each_command_at_80_columns(gymq, mon
     assert [line.split()[1] for line in lines if line.startswith("╭")] == [*GROUPS, "Options"]
     assert max(map(len, lines)) <= 80
     shown = {line.split()[1]: line for line in lines if line.startswith("│")}
-    assert all(line in shown[name] for name, line in COMMANDS.items())
+    assert all(command.line in shown[name] for name, command in all_commands().items())
 
 
 def test_the_options_of_collect_are_in_groups(gymq):
@@ -61,7 +61,7 @@ def test_the_options_of_collect_are_in_groups(gymq):
     assert groups == ["Arguments", "Data", "Environment", "Model", "Judge", "Sampling", "Limits", "Output"]
 
 
-@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("name", all_commands())
 def test_a_command_shows_the_whole_of_its_help(gymq, name):
     shown = gymq(name, "--help")
     assert shown.status == 0

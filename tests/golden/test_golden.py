@@ -21,7 +21,7 @@ from rich.console import Console
 
 from gymq.bus import Bus, streams
 from gymq.bus.jetstream import JetStream
-from gymq.cli import COMMANDS, GROUPS, make_app
+from gymq.cli import GROUPS, all_commands, make_app
 from gymq.cluster.server import EmbeddedServer
 from gymq.data.jsonl import JsonlFile
 from gymq.data.materialise import Materialisation, MaterialiseOptions
@@ -217,7 +217,7 @@ def help_of(app: cyclopts.App, name: str) -> Iterator[str]:
             yield from help_of(app, f"{name} {below}")
 
 
-@pytest.mark.parametrize("name", ["", *COMMANDS])
+@pytest.mark.parametrize("name", ["", *all_commands()])
 def test_the_help_is_as_recorded(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GYMQ_NATS", raising=False)
     texts = help_of(make_app(name or None), name)
@@ -239,13 +239,10 @@ configuration files and overrides.
 def test_the_reference_of_the_commands_is_their_help(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("GYMQ_NATS", raising=False)
     monkeypatch.setattr(sys, "argv", ["gymq"])
-    table = [
-        f"| {'' if row else group} | [`gymq {name}`](#gymq-{name}) | {line} |\n"
-        for group, commands in GROUPS.items()
-        for row, (name, line) in enumerate(commands.items())
-    ]
+    commands = sorted(all_commands().items(), key=lambda command: list(GROUPS).index(command[1].group))
+    table = [f"| {found.group} | [`gymq {name}`](#gymq-{name}) | {found.line} |\n" for name, found in commands]
     sections = []
-    for name in COMMANDS:
+    for name, _ in commands:
         app = make_app(name)
         with app.app_stack([app]):
             text = generate_markdown_docs(app, commands_filter=[name], heading_level=2, generate_toc=False)

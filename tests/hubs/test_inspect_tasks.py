@@ -12,7 +12,7 @@ import pytest
 from gymq.workers.resources.inspect_ai import worker as inspect_worker
 
 from gymq.protocol.instances import Instance
-from gymq.runs.foreign import rollout_lines
+from gymq.runs.rollout_lines import rollout_lines
 from tests.support import episodes
 from tests.support.compatibility import record
 

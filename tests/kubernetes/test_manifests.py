@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 import yaml
 
-from gymq.bridge import settings_of
 from gymq.cluster.server.process import find_binary
 from gymq.cluster.server.roles import OPERATOR, SERVICES
 from gymq.config import load
+from gymq.ext.nemo_gym.settings import settings_of
 from gymq.protocol.instances import ROLE_OF
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "kubernetes"

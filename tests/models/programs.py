@@ -7,7 +7,7 @@ from typing import Any
 
 import aiohttp
 
-from gymq.bridge import Admission
+from gymq.ext.gateway import Admission
 
 MAX_TURNS = 6
 TOOLS = ("add", "look")

@@ -22,13 +22,13 @@ from gymq.workers.models.vllm_model.tests.examined import is_examination, next_t
 from gymq.workers.models.vllm_model.worker import VLLMModel
 
 import gymq
-from gymq.agent_harness import AgentHarness
-from gymq.bridge import Gateway
-from gymq.bridge.gateway import asks_through
+from gymq.ext.gateway import Gateway
+from gymq.ext.gateway.gateway import asks_through
 from gymq.protocol import tokens
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import BadMessage, Generated
 from gymq.responses import output_text
+from gymq.testing.agent_harness import AgentHarness
 
 from .mutations import changed, changed_bytes
 from .programs import PROGRAMS

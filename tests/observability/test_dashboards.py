@@ -26,7 +26,7 @@ EXPRESSIONS = [
 @pytest.fixture(scope="module")
 def labels_of() -> dict[str, set[str]]:
     """The labels of each metric of a cluster that has some of everything."""
-    from gymq.bridge.metrics import families
+    from gymq.ext.nemo_gym.metrics import families
 
     profile = RunningProfile()
     profile.add("asker", 0, 0, reward=1.0, numbers={"input_tokens": 1, "output_tokens": 1})

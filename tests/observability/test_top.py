@@ -14,7 +14,7 @@ from gymq.cli.shared.errors import UsageError
 from gymq.cli.top import top
 from gymq.runs.collection.progress_view import Speed
 from gymq.runs.overview import read_overview
-from tests.web.conftest import Web, failure, rollout, web, world
+from tests.ext.viewer.conftest import Web, failure, rollout, web, world
 
 __all__ = ["web", "world"]
 

@@ -10,11 +10,11 @@ import psutil
 import pytest
 
 import gymq
-from gymq.agent_harness import AgentHarness
-from gymq.bridge import Capture, Gateway
+from gymq.ext.gateway import Capture, Gateway
 from gymq.sandbox import Ray
 from gymq.sandbox import ray as module
 from gymq.testing import prompt, reply
+from gymq.testing.agent_harness import AgentHarness
 from tests.agents.test_harness import PROGRAM
 from tests.support.waiting import until
 

@@ -51,25 +51,3 @@ def test_choice_becomes_the_recorded_items(case: dict[str, Any]) -> None:
     )
 
     assert comparable({"output": items}) == comparable(case["expect"])
-
-
-@pytest.mark.parametrize("case", cases("trajectory"))
-def test_captured_calls_become_the_recorded_chains(case: dict[str, Any]) -> None:
-    built = responses.build_chains(case["input"]["entries"], case["input"].get("builder", "prefix_merging"))
-    expect = dict(case["expect"])
-
-    if expect.pop("response_error", None):
-        with pytest.raises(responses.NoTrainableChain):
-            responses.project_response(built, model="m")
-    else:
-        assert comparable(responses.project_response(built, model="m")) == comparable(expect.pop("response"))
-    chains = [
-        {
-            "chain_id": chain.chain_id,
-            "root_prompt": chain.root_prompt,
-            "links": [{"call": link.call.model_call_id, "interstitial": link.interstitial} for link in chain.links],
-        }
-        for chain in sorted(built.chains, key=lambda chain: chain.chain_id)
-    ]
-    found = {"chains": chains, "quarantined": built.quarantined, "notes": built.notes}
-    assert comparable(found) == comparable(expect)

@@ -3,13 +3,13 @@ from typing import Any
 
 import pytest
 
-from gymq.bridge.web.rollout_list import row as in_the_list
-from gymq.bridge.web.rollout_view import stored_view
 from gymq.cli.actions.rollouts import _indices
 from gymq.data.jsonl import JsonlText
 from gymq.data.resume import Resume
 from gymq.data.rows import RowError
 from gymq.data.run_files import output_row
+from gymq.ext.viewer.rollout_list import row as in_the_list
+from gymq.ext.viewer.rollout_view import stored_view
 from gymq.protocol.messages import VerifiedRollout
 from gymq.runs.outcome_fields import exact_record
 

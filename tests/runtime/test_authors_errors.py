@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 import gymq
-from gymq.agent_harness import AgentHarness
 from gymq.authoring import CurrentCall, current_call
 from gymq.bus import Bus
 from gymq.execution.attempts import Attempts
@@ -18,6 +17,7 @@ from gymq.failures import MAX_FRAMES, RolloutError, describe_author_error
 from gymq.model import ModelRequest
 from gymq.protocol.messages import Failure, FailureClass, Generate, Task
 from gymq.testing import Harness, reply
+from gymq.testing.agent_harness import AgentHarness
 
 
 class Clumsy(gymq.Resources[gymq.Row]):

@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from gymq.bridge.web.actions import Description, RunActions
-from gymq.bridge.web.run_list import RunList
 from gymq.bus import Bus, BusError, streams
 from gymq.bus.jetstream import Stored
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cluster.server import EmbeddedServer
 from gymq.execution.services.profiler import Profiler, read_profile
+from gymq.ext.viewer.actions import Description, RunActions
+from gymq.ext.viewer.run_list import RunList
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import Failure, FailureClass, Outcome, Run, Stage, Unresolved, VerifiedRollout

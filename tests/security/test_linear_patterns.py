@@ -11,8 +11,8 @@ IN_A_PROCESS = "it runs in a process that is ended when its processor time is us
 CONFIGURATION = "it reads configuration, which the user of gymq writes"
 PARTS_OF_OURS = "put together from names of ours, and anchored or without a repeat that could begin in many places"
 KNOWN_LATER = {
-    "gymq/bridge/rollouts.py": PARTS_OF_OURS,
-    "gymq/bridge/web/formulas.py": PARTS_OF_OURS,
+    "gymq/ext/nemo_gym/rollouts.py": PARTS_OF_OURS,
+    "gymq/ext/viewer/formulas.py": PARTS_OF_OURS,
     "gymq/config/sources.py": PARTS_OF_OURS,
     "gymq/config/values.py": CONFIGURATION,
     "gymq/judge/prompts.py": "the tags of a template, as they are",

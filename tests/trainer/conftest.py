@@ -8,9 +8,9 @@ import pytest
 import gymq
 from gymq.bus import Bus
 from gymq.trainer import TrainingRun
-from tests.bridge.engine import say
-from tests.bridge.environments import Counter, Grader
-from tests.bridge.world import World, grading_world
+from tests.support.engine import say
+from tests.support.environments import Counter, Grader
+from tests.support.world import World, grading_world
 
 Row = dict[str, Any]
 Examples = Callable[..., list[Row]]

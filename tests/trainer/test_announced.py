@@ -20,11 +20,11 @@ from gymq.runs.collection.options import CollectError, CollectOptions
 from gymq.trainer import TrainerError, TrainingRun
 from gymq.trainer.adapting import Steps
 from gymq.trainer.groups import Sample
-from tests.bridge.engine import Body, Engine, say
-from tests.bridge.environments import Counter, Grader
-from tests.bridge.world import World
 from tests.runtime.test_weights import safetensors
+from tests.support.engine import Body, Engine, say
+from tests.support.environments import Counter, Grader
 from tests.support.waiting import until
+from tests.support.world import World
 
 from .conftest import Examples
 

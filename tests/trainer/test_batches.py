@@ -11,9 +11,9 @@ import pytest
 from gymq.trainer import SyncTrainingRun, TrainerError, TrainingRun
 from gymq.trainer.sampling import Difficulties
 from gymq.trainer.training_batch import TrainingBatch
-from tests.bridge.engine import Body, say
-from tests.bridge.world import World
+from tests.support.engine import Body, say
 from tests.support.waiting import until
+from tests.support.world import World
 
 from .conftest import Alternating, Examples
 

@@ -8,15 +8,15 @@ import pytest
 
 from gymq.data.jsonl import JsonlError
 from gymq.data.rows import RowError
+from gymq.ext.trainers.art import trajectory_group
+from gymq.ext.trainers.nemo_rl import NemoGym
+from gymq.ext.trainers.nemo_rl.logs import failure
+from gymq.ext.trainers.skyrl import GymqGenerator
+from gymq.ext.trainers.trl import TRLRollouts
+from gymq.ext.verifiers.episodes import failed_episode
 from gymq.trainer import TrainerError, TrainingRun, read_rows
-from gymq.trainer.art import trajectory_group
-from gymq.trainer.episodes import failed_episode
 from gymq.trainer.examples import called, place_of, row_of_text
-from gymq.trainer.nemo_rl import NemoGym
-from gymq.trainer.nemo_rl.logs import failure
-from gymq.trainer.skyrl import GymqGenerator
-from gymq.trainer.trl import TRLRollouts
-from tests.bridge.world import World
+from tests.support.world import World
 
 FAILS: dict[str, Any] = {"verdict": {"fails": {"class": "invalid_task"}}}
 

@@ -22,11 +22,11 @@ from gymq.protocol import codec
 from gymq.protocol.messages import BadMessage, Outcome
 from gymq.trainer import TrainerError, TrainingRun
 from gymq.trainer.groups import Group
-from tests.bridge.engine import Body, say
-from tests.bridge.environments import Counter, Grader
-from tests.bridge.world import World
+from tests.support.engine import Body, say
+from tests.support.environments import Counter, Grader
 from tests.support.queues import queues_of_runs
 from tests.support.waiting import until, until_answer
+from tests.support.world import World
 
 from .conftest import Examples
 

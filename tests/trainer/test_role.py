@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from gymq.trainer import TrainingRun
-from tests.bridge.engine import Body, say
-from tests.bridge.environments import Grader
-from tests.bridge.world import World, guarded_world
 from tests.runtime.test_weights import Replicas, safetensors
 from tests.security.conftest import RoleServer, running
+from tests.support.engine import Body, say
+from tests.support.environments import Grader
+from tests.support.world import World, guarded_world
 
 
 @pytest.fixture(scope="module")

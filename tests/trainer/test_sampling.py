@@ -9,7 +9,7 @@ from gymq.stats.sequential import pass_rate_interval
 from gymq.trainer import TrainerError, TrainingRun
 from gymq.trainer.groups import Group
 from gymq.trainer.sampling import Difficulties, rollouts_until_known
-from tests.bridge.world import World
+from tests.support.world import World
 
 from .conftest import Alternating
 

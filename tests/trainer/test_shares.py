@@ -20,9 +20,9 @@ from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.options import CollectOptions
 from gymq.testing import reply
 from gymq.trainer import TrainingRun
-from tests.bridge.environments import Grader
-from tests.bridge.world import World
+from tests.support.environments import Grader
 from tests.support.waiting import until, until_answer
+from tests.support.world import World
 
 SLOTS = 14
 TASKS = 400  # of each run, more than are worked on

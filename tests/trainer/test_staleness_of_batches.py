@@ -15,10 +15,10 @@ import gymq
 from gymq.bus import Bus
 from gymq.testing import function_call, reply
 from gymq.trainer import TrainingBatch, TrainingRun
-from tests.bridge.environments import Counter
-from tests.bridge.world import World
 from tests.runtime.test_weights import Echo, Replicas, safetensors
+from tests.support.environments import Counter
 from tests.support.waiting import until, until_answer
+from tests.support.world import World
 
 SHORT, LONG = 1, 12  # calls
 TASKS_OF_EACH, SAMPLES, GROUPS, STALENESS = 20, 4, 4, 2

@@ -6,14 +6,14 @@ import pytest
 
 from gymq.bus import Bus
 from gymq.bus.queue.steering import read_steering
+from gymq.ext.trainers.nemo_rl import NemoGym
 from gymq.protocol.messages import Priority
 from gymq.trainer import TrainerError, TrainingRun
 from gymq.trainer.groups import Group
-from gymq.trainer.nemo_rl import NemoGym
 from gymq.trainer.sync import SyncTrainingRun
-from tests.bridge.environments import Grader
-from tests.bridge.world import World
+from tests.support.environments import Grader
 from tests.support.waiting import until_answer
+from tests.support.world import World
 
 from .conftest import Examples
 

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from gymq.data.rows import RowError
+from gymq.ext.trainers.trl import TRLRollouts, VerifierReward, environment_reward
 from gymq.trainer import TrainerError, TrainingRun
 from gymq.trainer.sync import SyncTrainingRun
-from gymq.trainer.trl import TRLRollouts, VerifierReward, environment_reward
-from tests.bridge.engine import Body, say
-from tests.bridge.environments import Counter
-from tests.bridge.world import World
+from tests.support.engine import Body, say
+from tests.support.environments import Counter
 from tests.support.waiting import until
+from tests.support.world import World
 
 from .conftest import Examples
 

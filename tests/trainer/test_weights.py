@@ -10,9 +10,9 @@ import pytest
 from gymq.bus import Bus, NoAnswer
 from gymq.bus.weights.pushing import Pushed, PushError, newest
 from gymq.trainer import TrainingRun
-from tests.bridge.environments import Grader
-from tests.bridge.world import World
 from tests.runtime.test_weights import Replicas, safetensors
+from tests.support.environments import Grader
+from tests.support.world import World
 
 from .conftest import Examples
 

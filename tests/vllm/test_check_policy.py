@@ -17,8 +17,9 @@ import pytest
 from gymq.workers.models.local_vllm_model.worker import LocalVLLMModel
 
 import gymq
+from gymq.ext.policy_check.findings import check_policy
+from gymq.ext.policy_check.reference import PolicyReference
 from gymq.protocol.tokens import note_sampling
-from gymq.testing.policy import PolicyReference, check_policy
 from tests.support.ports import free_port
 from tests.support.waiting import until_answer
 

@@ -17,8 +17,8 @@ from gymq.workers.models.local_vllm_model.worker import LocalVLLMModel
 import gymq
 from gymq import responses
 from gymq.errors import GymqError
+from gymq.ext.policy_check.battery import ADD
 from gymq.model import ModelMemory
-from gymq.testing.policy.battery import ADD
 from tests.support.waiting import until
 
 from .tiny_policy import MAX_MODEL_LEN, asked, engine_of, options

@@ -16,8 +16,8 @@ from gymq.workers.models.vllm_model.worker import VLLMModel
 
 import gymq
 from gymq import responses
+from gymq.ext.policy_check.battery import ADD
 from gymq.model import ModelMemory
-from gymq.testing.policy.battery import ADD
 from tests.support.compatibility import record
 from tests.support.waiting import until
 

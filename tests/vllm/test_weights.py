@@ -16,7 +16,7 @@ from gymq.workers.models.local_vllm_model.worker import LocalVLLMModel
 
 import gymq
 from gymq.defaults import WeightsMode
-from gymq.testing.policy.battery import ADD
+from gymq.ext.policy_check.battery import ADD
 from tests.support.waiting import until
 
 from .tiny_policy import POLICY, QUESTION, WEIGHTS_FILE, asked, certainty, engine_of, mute

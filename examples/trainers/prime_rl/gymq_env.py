@@ -3,6 +3,6 @@
 `env = { taskset = { id = "gymq_env", rows = "rows.jsonl", environment = "my_env.py" } }`.
 """
 
-from gymq.trainer.taskset import EnvironmentEnv, EnvironmentHarness, EnvironmentTaskset
+from gymq.ext.verifiers.taskset import EnvironmentEnv, EnvironmentHarness, EnvironmentTaskset
 
 __all__ = ["EnvironmentEnv", "EnvironmentHarness", "EnvironmentTaskset"]

@@ -26,7 +26,7 @@ from gymq.defaults import PASS_THRESHOLD
 from gymq.execution.services.profiler import CHECKPOINT_EVERY_S, last_profile, read_profile
 from gymq.protocol.messages import Outcome, Run
 from gymq.render import counted, listing_console, shown_classes, shown_environments
-from gymq.runs.export.files import RunExport
+from gymq.runs.converted_files import RunExport
 from gymq.runs.older_rewards import older_rewards, older_rewards_here
 from gymq.runs.stored_runs import Runs
 from gymq.stats.files import read_statistics

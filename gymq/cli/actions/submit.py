@@ -9,7 +9,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from gymq.cli import COMMANDS
+from gymq.cli import all_commands
 from gymq.cli.shared.errors import UsageError
 from gymq.errors import did_you_mean
 from gymq.redaction import redact
@@ -63,8 +63,9 @@ class SlurmJob:
 def submit_to_slurm(job: SlurmJob) -> int:
     """Submit a job, and print its number and where its output is."""
     name = job.command[0] if job.command else ""
-    if name not in COMMANDS or name == "submit":
-        hint = did_you_mean(name, COMMANDS) if name else "; for example: gymq submit --slurm -- collect --rows FILE"
+    known = all_commands()
+    if name not in known or name == "submit":
+        hint = did_you_mean(name, known) if name else "; for example: gymq submit --slurm -- collect --rows FILE"
         raise UsageError(f"after -- comes a command of gymq, not {name!r}{hint}")
     if job.nodes > 1 and name != "up":
         raise UsageError(f"--nodes {job.nodes}: only `up` runs on several nodes; {name} would run {job.nodes} times")

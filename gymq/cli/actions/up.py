@@ -10,16 +10,16 @@ from typing import get_args
 
 from aiohttp import web
 
-from gymq.bridge.http_server import HttpServer, PortTaken
 from gymq.cli.shared.cluster import LOGS
 from gymq.cli.shared.configuration import check_instances
-from gymq.cli.shared.configured_bridge import bridge_for
 from gymq.cli.shared.errors import UsageError
+from gymq.cli.shared.interfaces import interfaces
 from gymq.cli.shared.interrupts import until_interrupted
 from gymq.cluster.launch import Cluster
 from gymq.cluster.worker_process import raise_open_files
 from gymq.config import Config
 from gymq.defaults import ClusterPart
+from gymq.http.server import HttpServer, PortTaken
 from gymq.protocol.instances import Instance
 from gymq.redaction import redact
 from gymq.render import counted
@@ -43,14 +43,14 @@ async def run_cluster(
     config: Config,
     num_workers: int,
     *,
-    has_bridge: bool,
+    is_whole: bool,
     has_server: bool,
     health: tuple[str, int] | None,
 ) -> None:
     """Run a cluster until it is interrupted.
 
     Args:
-        has_bridge: serve HTTP too; the bridge has a viewer.
+        is_whole: serve the interfaces of the configuration too.
         has_server: the NATS server is the cluster's own, which `gymq view` finds in this folder.
         health: host and port that answer `GET /health`, if any.
     """
@@ -59,11 +59,12 @@ async def run_cluster(
             if health is not None:
                 await stack.enter_async_context(health_at(*health, cluster))
             await stack.enter_async_context(cluster)
-            if has_bridge:
-                print(await stack.enter_async_context(bridge_for(config, cluster.url, LOGS)), flush=True)
+            serving = interfaces(config) if is_whole else []
+            for interface in serving:
+                print(await stack.enter_async_context(interface.serve(config, cluster.url, LOGS)), flush=True)
             where = f"{counted(len(cluster.children), 'process')} at {redact(cluster.url)}"
             print(f"{counted(num_workers, 'worker')} in {where}; Ctrl-C stops them", flush=True)
-            if has_server and not has_bridge:
+            if has_server and not serving:
                 print("gymq view, in this folder, shows runs and rollouts in a browser", flush=True)
             try:
                 await asyncio.Event().wait()

@@ -14,6 +14,7 @@ from gymq.bus import Bus, BusError, NoAnswer, NoServer, streams
 from gymq.bus.jetstream import STREAM_NOT_FOUND, JetStreamError
 from gymq.cli.shared.configuration import check_instance, require_instances
 from gymq.cli.shared.errors import UsageError
+from gymq.cli.shared.interfaces import interfaces
 from gymq.cluster.launch import Cluster
 from gymq.cluster.server import EmbeddedServer, StoreInUseError, find_running, silent_owner
 from gymq.cluster.worker_process import WorkerFailed
@@ -85,11 +86,9 @@ async def cluster_url(
                 await stack.enter_async_context(cluster)
                 break
         address = ClusterAddress(cluster.url)
-        if config.tree.get("bridge") is not None:
-            from gymq.cli.shared.configured_bridge import bridge_for  # a web server, which no other command needs
-
-            bridge = await stack.enter_async_context(bridge_for(config, cluster.url, LOGS))
-            address = ClusterAddress(cluster.url, bridge.viewer_url)
+        for interface in interfaces(config):
+            serving = await stack.enter_async_context(interface.serve(config, cluster.url, LOGS))
+            address = ClusterAddress(cluster.url, serving.viewer_url)
         try:
             yield address
         except asyncio.CancelledError:

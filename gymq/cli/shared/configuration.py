@@ -9,6 +9,7 @@ from typing import Any
 
 from gymq.authoring import OptionsError
 from gymq.cli.shared.errors import UsageError
+from gymq.cli.shared.interfaces import interfaces
 from gymq.cli.shared.parameters import WorkerSources
 from gymq.cluster.worker_process import build
 from gymq.config import Config, Instance, load
@@ -107,10 +108,8 @@ def read_config(
     if check:
         for warning in check_keys(settings):
             say(f"{warning}")
-        if settings.tree.get("bridge") is not None:
-            from gymq.cli.shared.configured_bridge import read_settings  # a web server, which no other command needs
-
-            read_settings(settings)
+        for interface in interfaces(settings):
+            interface.check(settings)
     return settings
 
 

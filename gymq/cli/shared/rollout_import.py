@@ -48,8 +48,8 @@ from gymq.protocol.messages import (
     VerifiedRollout,
 )
 from gymq.protocol.tokens import TOKEN_FIELDS
-from gymq.runs.foreign import rollout_lines
-from gymq.runs.foreign.rollout import name_of
+from gymq.runs.foreign_rollout import name_of
+from gymq.runs.rollout_lines import rollout_lines
 
 PATIENCE_S = 60.0  # for one outcome to be stored
 AT_ONCE = 64

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from gymq.responses import NoTrainableChain, ResponsesError, build_chains, project_response
+from gymq.ext.gateway.chains import NoTrainableChain, build_chains, project_response
+from gymq.responses import ResponsesError
 
 from ..refused import Refused
 

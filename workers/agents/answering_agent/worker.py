@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import gymq
-from gymq.bridge import Capture
+from gymq.ext.gateway import Capture
 from gymq.protocol.messages import FailureClass, Stage
 from gymq.responses import function_call
 

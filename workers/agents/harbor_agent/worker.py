@@ -16,7 +16,7 @@ from gymq.workers.agents.program_agent.installed_harness import container_progra
 
 import gymq
 from gymq import responses
-from gymq.bridge import Capture, Gateway
+from gymq.ext.gateway import Capture, Gateway
 from gymq.protocol.messages import FailureClass
 from gymq.sandbox import NETWORK, Docker, Workspace, network_address
 

@@ -18,7 +18,7 @@ from gymq.workers.agents.program_agent.installed_harness import install
 
 import gymq
 from gymq.authoring import VariableName
-from gymq.bridge import Capture, Gateway
+from gymq.ext.gateway import Capture, Gateway
 from gymq.protocol.messages import FailureClass, Stage
 from gymq.redaction import hide_options
 from gymq.responses import content_text, user_contents

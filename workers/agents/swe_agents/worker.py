@@ -16,7 +16,7 @@ from gymq.workers.agents.swe_agents.instance import Instance, read, without_inst
 import gymq
 from gymq import responses
 from gymq.agent import OwnVerifier
-from gymq.bridge import Capture, Gateway
+from gymq.ext.gateway import Capture, Gateway
 from gymq.protocol.messages import FailureClass
 from gymq.sandbox import Apptainer, Docker, ProgramResult, Workspace, network_address
 

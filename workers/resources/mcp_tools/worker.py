@@ -12,7 +12,7 @@ import pydantic
 
 import gymq
 from gymq import responses
-from gymq.mcp import McpResources, McpTools, NotInTime
+from gymq.ext.mcp import McpResources, McpTools, NotInTime
 
 
 class Expectation(pydantic.BaseModel):

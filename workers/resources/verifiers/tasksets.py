@@ -17,7 +17,8 @@ from verifiers.v1.interception import InterceptionServer
 from verifiers.v1.session import RolloutSession
 
 import gymq
-from gymq.bridge import Ask, Gateway
+from gymq.ext.gateway import Gateway
+from gymq.http.model_calls import Ask
 from gymq.protocol.messages import FailureClass, Stage
 
 HARNESS = "gymq_in_process"

@@ -10,9 +10,9 @@ from gymq.workers.agents.answering_agent.worker import AnsweringAgent
 from gymq.workers.resources.inspect_ai.worker import Tasks
 
 import gymq
-from gymq.agent_harness import AgentHarness
 from gymq.protocol.messages import FailureClass
 from gymq.testing import Harness, ScriptedModel, function_call, reply
+from gymq.testing.agent_harness import AgentHarness
 
 needs_library = pytest.mark.skipif(
     importlib.util.find_spec("inspect_ai") is None, reason='needs pip install "gymq[inspect]" openai: make test-hubs'

@@ -11,8 +11,8 @@ from gymq.workers.resources.math_formal_lean.local_compiler import INSIDE, PADDI
 from gymq.workers.resources.math_formal_lean.worker import FormalProofs
 
 import gymq
-from gymq.agent_harness import AgentHarness
 from gymq.testing import Harness, prompt, reply
+from gymq.testing.agent_harness import AgentHarness
 from tests.support.compatibility import record
 
 STATEMENT = "theorem two_more : 3 + 2 = 5 := by\n"

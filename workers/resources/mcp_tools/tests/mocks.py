@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 from unittest import mock
 
-from gymq.mcp.servers import McpConnection
+from gymq.ext.mcp.servers import McpConnection
 
 
 async def notes_here(_connection: McpConnection, _stack: AsyncExitStack) -> Any:

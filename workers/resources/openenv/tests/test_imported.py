@@ -16,9 +16,9 @@ from gymq.workers.resources.openenv.tests.mocks import serving
 from gymq.workers.resources.openenv.worker import OpenEnvironment
 
 import gymq
-from gymq.agent_harness import AgentHarness
 from gymq.responses import FunctionCall
 from gymq.testing import Harness, function_call, prompt, reply
+from gymq.testing.agent_harness import AgentHarness
 
 
 class Seen(pydantic.BaseModel):

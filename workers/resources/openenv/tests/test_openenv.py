@@ -16,9 +16,9 @@ from gymq.workers.resources.openenv.tests.mocks import serving
 from gymq.workers.resources.openenv.worker import OpenEnvironment
 
 import gymq
-from gymq.agent_harness import AgentHarness
 from gymq.protocol.messages import FailureClass
 from gymq.testing import Harness, prompt, reply
+from gymq.testing.agent_harness import AgentHarness
 from tests.support.waiting import until
 
 ROW = {**prompt("Reply with a number only."), "reset": {"number": 42}}

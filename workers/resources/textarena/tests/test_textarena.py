@@ -12,9 +12,9 @@ from gymq.workers.resources.textarena.word_data import word_data
 from gymq.workers.resources.textarena.worker import MAX_ACTION_LENGTH, Games
 
 import gymq
-from gymq.agent_harness import AgentHarness
 from gymq.protocol.messages import FailureClass
 from gymq.testing import Harness, ScriptedModel, prompt, reply
+from gymq.testing.agent_harness import AgentHarness
 
 pytestmark = pytest.mark.skipif(
     importlib.util.find_spec("textarena") is None, reason='needs pip install "gymq[textarena]"'

@@ -10,9 +10,9 @@ from gymq.workers.agents.answering_agent.worker import AnsweringAgent
 from gymq.workers.resources.verifiers.worker import Environments
 
 import gymq
-from gymq.agent_harness import AgentHarness
 from gymq.protocol.messages import FailureClass
 from gymq.testing import Harness, ScriptedModel, function_call, reply
+from gymq.testing.agent_harness import AgentHarness
 
 
 def has_tasksets() -> bool:

@@ -1,0 +1,125 @@
+"""The work of `gymq export`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from gymq.bus import Bus
+from gymq.bus.queue.outcome_store import OutcomeStore
+from gymq.cli.shared.cluster import connected, require_run, stored_url
+from gymq.cli.shared.errors import UsageError
+from gymq.defaults import TokenForm
+from gymq.execution.services.profiler import last_profile
+from gymq.ext.formats.mlflow import MlflowRun
+from gymq.ext.formats.run_report import RunReport
+from gymq.ext.formats.table import RunTableFile
+from gymq.ext.formats.training_sets import TrainingSet, TrainingSetFile
+from gymq.ext.formats.trajectories import TrajectoryFile
+from gymq.ext.formats.wandb import WandbRun
+from gymq.protocol.messages import Outcome, Run
+from gymq.redaction import environment_secrets, hide
+from gymq.render import counted
+from gymq.runs.converted_files import ConvertedFile, RunExport
+from gymq.runs.rollout_lines import formats
+from gymq.runs.stored_runs import Runs
+
+PARQUET = ".parquet"
+JSONL = ".jsonl"
+Connect = Callable[[], WandbRun | MlflowRun]
+FileT = TypeVar("FileT", bound=ConvertedFile)
+
+
+async def export_file(run: str, output: Path, nats: str | None, token_ids: TokenForm) -> int:
+    count = 0
+    async with _stored(run, nats) as (_, outcomes):
+        with RunTableFile(output) if output.suffix == PARQUET else RunExport(output, token_ids) as file:
+            async for _, outcome in outcomes:
+                file.add(outcome)
+                count += 1
+    print(f"{counted(count, 'outcome')} of {run} in {output}")
+    return 0
+
+
+async def export_training_set(run: str, output: Path, nats: str | None, form: TrainingSet, min_reward: float) -> int:
+    made, why = "example", "masked or without a chat form"
+    file = await _convert(run, output, nats, lambda: TrainingSetFile(output, form, min_reward), made, why)
+    if not file.num_written:
+        passed = f"{file.num_passed:,} of {counted(file.num_rewarded, 'reward')} at {min_reward:g} or more"
+        needs = "an example needs one" if form == "sft" else "a pair needs one that is, and one of its task that is not"
+        print(f"gymq: {passed}; {needs}, and --min-reward changes the limit", file=sys.stderr)
+    return 0
+
+
+async def export_trajectories(run: str, output: Path, nats: str | None, form: str) -> int:
+    known = formats().get(form)
+    write = None if known is None else known.write
+    if write is None:
+        raise UsageError(f"--{form}: no installed package writes this format")
+    made, why = "rollout", "without such a form"
+    await _convert(run, output, nats, lambda: TrajectoryFile(output, write), made, why)
+    return 0
+
+
+async def _convert(
+    run: str, output: Path, nats: str | None, new_file: Callable[[], FileT], made: str, why_left_out: str
+) -> FileT:
+    count = 0
+    async with _stored(run, nats) as (_, outcomes):
+        with new_file() as file:
+            async for _, outcome in outcomes:
+                file.add(outcome)
+                count += 1
+    print(f"{counted(file.num_written, made)} of {counted(count, 'outcome')} of {run} in {output}")
+    if file.num_left_out:
+        print(f"gymq: {counted(file.num_left_out, 'rollout')} left out: {why_left_out}", file=sys.stderr)
+    return file
+
+
+def publish(run: str, connect: Connect, nats: str | None) -> int:
+    """Send a run somewhere else, with nothing in it that is a secret here."""
+    for secret in environment_secrets():
+        hide(secret)
+    with tempfile.TemporaryDirectory(prefix="gymq-export-") as folder:
+        file = Path(folder) / "outcomes.parquet"
+        target, report = asyncio.run(_read(run, connect, file, nats))
+        where = target.send(report, file)
+    if report.num_left_out:
+        print(f"gymq: warning: {report.num_left_out} rewards are too large for statistics", file=sys.stderr)
+    print(f"{report.num_outcomes:,} outcomes of {run} in {where}")
+    return 0
+
+
+async def _read(run: str, connect: Connect, file: Path, nats: str | None) -> tuple[WandbRun | MlflowRun, RunReport]:
+    async with _stored(run, nats) as (bus, outcomes):
+        target = connect()  # before a million outcomes are read for nothing
+        record = await Runs(bus).record(run) or Run(run=run, created_at=0.0)
+        report = RunReport(record, *await last_profile(bus.js, run))  # it knows of replaced failures, too
+        with RunTableFile(file, redacted=True) as table:
+            async for sequence, outcome in outcomes:
+                report.add(sequence, outcome)
+                table.add(outcome)
+    return target, report
+
+
+@asynccontextmanager
+async def _stored(run: str, nats: str | None) -> AsyncIterator[tuple[Bus, AsyncIterator[tuple[int, Outcome]]]]:
+    """Open the outcomes of a run while the block runs."""
+    async with stored_url(nats) as url, connected(url, name="gymq export") as bus:
+        outcomes = OutcomeStore(bus).read(run)
+        first = await anext(outcomes, None)
+        if first is None:
+            await require_run(bus, run)
+            raise UsageError(f"run {run} has no rollouts yet")
+
+        async def all_of_them() -> AsyncIterator[tuple[int, Outcome]]:
+            yield first
+            async for one in outcomes:
+                yield one
+
+        yield bus, all_of_them()

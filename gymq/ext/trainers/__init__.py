@@ -1,0 +1,1 @@
+"""Adapters of trainers: TRL, verl, SkyRL, ART, NeMo RL."""

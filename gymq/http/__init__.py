@@ -1,0 +1,1 @@
+"""What all of gymq's HTTP servers share: bodies, limits, origins, errors, and model calls over HTTP."""

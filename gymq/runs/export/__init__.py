@@ -1,1 +1,0 @@
-"""A stored run as files, as a table, and in experiment trackers."""

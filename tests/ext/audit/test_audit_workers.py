@@ -1,0 +1,39 @@
+"""Every environment that comes with gymq passes the audit."""
+
+from pathlib import Path
+
+import pytest
+
+import gymq
+from gymq.execution.loading.registry import WorkerNotFound
+from gymq.ext.audit.auditing import audit
+from gymq.ext.audit.report import CHECKS, AuditError
+
+RESOURCES = Path(__file__).parents[2] / "workers" / "resources"
+NAMES = sorted(path.parent.name for path in RESOURCES.glob("*/worker.py"))
+
+# Their verifier is the one of math_with_judge, which gets the replies that take all the time that they are given.
+SLOW = {"repeated text", "huge", "deep", "growth"}
+LEFT_OUT = {"ns_tools": SLOW, "polymath": SLOW}
+
+TAKES_LONG = {
+    *("bird_sql", "code_fim", "code_gen", "ether0", "evalplus", "ifbench", "math_with_judge", "mcp_tools"),
+    *("newton_bench", "ns_tools", "polymath", "reasoning_gym", "structeval", "structured_outputs", "swerl_gen"),
+    *("terminus_judge", "workplace_assistant"),
+}
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.nightly] if name in TAKES_LONG else []) for name in NAMES]
+)
+@pytest.mark.timeout(900)
+async def test_it_passes(name):
+    try:
+        report = await audit(name, only=[check for check in CHECKS if check not in LEFT_OUT.get(name, ())])
+    except (WorkerNotFound, gymq.OptionsError, AuditError) as error:
+        if "pip install" in str(error):
+            pytest.skip(str(error))  # an extra is missing
+        raise
+    assert report.ok, "\n".join(report.problems)
+    gold = next(check for check in report.checks if check.name == "gold")
+    assert gold.status == "ok"

@@ -1,0 +1,5 @@
+"""Workers on a bus, for programs that call their tools through a gateway."""
+
+from tests.support.worlds import empty_world as empty_world
+from tests.support.worlds import quick as quick
+from tests.support.worlds import world as world
