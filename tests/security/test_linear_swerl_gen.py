@@ -5,7 +5,7 @@ import json
 import pytest
 from gymq.workers.resources.swerl_gen.edits import MAX_EDITS, Void, apply_edits, edited_files, edits_in
 from gymq.workers.resources.swerl_gen.grading import resolution_of
-from gymq.workers.resources.swerl_gen.logs import statuses_in
+from gymq.workers.resources.swerl_gen.logs import statuses_in, with_failures_kept
 from gymq.workers.resources.swerl_gen.reproduction import script_in
 from gymq.workers.resources.swerl_gen.worker import SwerlGen
 
@@ -72,7 +72,7 @@ def test_the_number_of_edits_has_a_limit():
     ],
 )
 def test_each_line_of_a_log_is_read_once(repository, log):
-    assert growth(lambda text: statuses_in(text, repository, True), log, 500) < FOURFOLD
+    assert growth(lambda text: statuses_in(text, repository, with_failures_kept), log, 500) < FOURFOLD
 
 
 @pytest.mark.parametrize(

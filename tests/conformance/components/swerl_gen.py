@@ -4,7 +4,7 @@ from typing import Any
 
 from gymq.workers.resources.swerl_gen.container import instance_of
 from gymq.workers.resources.swerl_gen.edits import Repair
-from gymq.workers.resources.swerl_gen.grading import Resolution, resolution_of
+from gymq.workers.resources.swerl_gen.grading import AS_MEANT, PUBLISHED, Resolution, resolution_of
 from gymq.workers.resources.swerl_gen.reproduction import new_file_patch
 from gymq.workers.resources.swerl_gen.worker import SwerlGen
 
@@ -30,7 +30,8 @@ def install(author: SwerlGen, components: ScriptedComponents) -> None:
             return reply["resolution"]
         log = "\n".join(reply[name] for name in ("setup_output", "apply_output", "test_output"))
         issue = instance_of(instance)
-        return resolution_of(log, issue.repo, issue.FAIL_TO_PASS, issue.PASS_TO_PASS, hardened=author.options.hardened)
+        rule = AS_MEANT if author.options.hardened else PUBLISHED
+        return resolution_of(log, issue.repo, issue.FAIL_TO_PASS, issue.PASS_TO_PASS, rule=rule)
 
     async def reproduce(instance: dict[str, Any], image: str, name: str, script: str) -> tuple[list[int], list[int]]:
         test_patch = new_file_patch(name, script)

@@ -60,6 +60,7 @@ class MultiChallenge(JudgedEnvironment[ChallengeRow]):
         default = default_template(options.yes_label, options.no_label)
         template = chosen_template(self.name, options.judge_prompt_template, None, default, *FIELDS)
         self._question = Question(template, Labels.exactly(options.yes_label, options.no_label), options.hardened)
+        self._read = read_as_meant if options.hardened else read_as_published
 
     async def verify(self, request: gymq.VerifyRequest[ChallengeRow]) -> gymq.Verdict:
         mode = self.options.aggregation_mode
@@ -95,19 +96,25 @@ class MultiChallenge(JudgedEnvironment[ChallengeRow]):
         return await self.judge.ask(prompt, self._verdict)
 
     def _verdict(self, response: dict[str, Any]) -> str | None:
-        """Return YES or NO. Without a label the last line decides.
+        """Return YES or NO, if the judge says either. Without a label the last line decides."""
+        return self._read(_reply(response), self._question, (self.options.yes_label, self.options.no_label))
 
-        One that says neither is no verdict, which passes nothing; for NeMo Gym it is a no.
-        """
-        text, yes, no = _reply(response), self.options.yes_label, self.options.no_label
-        text = conclusion(text) if self.options.hardened else text
-        label = self._question.label_in(text) if self.options.hardened else last_label(text, yes, no)
-        last_line = text.rpartition("\n")[2]
-        if label is not None:
-            return "YES" if label == yes else "NO"
-        if self.options.hardened:
-            return _WORDS.read(last_line)
-        return "YES" if "YES" in last_line.upper() else "NO"
+
+def read_as_meant(text: str, question: Question, labels: tuple[str, str]) -> str | None:
+    """Return YES or NO for the label, or the word in the last line, that a judge gives behind its thoughts."""
+    text = conclusion(text)
+    label = question.label_in(text)
+    return _WORDS.read(text.rpartition("\n")[2]) if label is None else _word(label == labels[0])
+
+
+def read_as_published(text: str, question: Question, labels: tuple[str, str]) -> str:
+    """Return YES or NO for the last label, as NeMo Gym does, for which a last line that says neither is a no."""
+    label = last_label(text, *labels)
+    return _word("YES" in text.rpartition("\n")[2].upper() if label is None else label == labels[0])
+
+
+def _word(is_yes: bool) -> str:
+    return "YES" if is_yes else "NO"
 
 
 def _reply(response: Mapping[str, Any]) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from gymq.workers.resources.newton_bench.laws import Module
+from gymq.workers.resources.newton_bench.rules import LawRule
 
 from gymq.errors import GymqError
 from gymq.sandbox import MIB, Limits, Program, Sandbox, SandboxOptions
@@ -60,13 +61,9 @@ async def predictions(
     law: str,
     points: list[dict[str, float]],
     timeout_s: float,
-    *,
-    hardened: bool = True,
+    rule: LawRule,
 ) -> list[float]:
     """Return the law's values at the points, computed in a sandbox.
-
-    Args:
-        hardened: whether the value is NaN where the law raises. Otherwise it must not raise.
 
     Raises:
         LawFailed: its code raises, or returns something that is not a number.
@@ -83,10 +80,7 @@ async def predictions(
     if finished.limit is not None:
         raise NotEvaluated(f"the law went over the limit: {finished.limit}")
     try:
-        values = json.loads(finished.stdout)
-        if hardened and any(value is not None for value in values):
-            values = [math.nan if value is None else value for value in values]
-        values = [float(value) for value in values]
+        values = rule.values(json.loads(finished.stdout))
     except (ValueError, TypeError, OverflowError, RecursionError):
         values = []
     if len(values) != len(points):
@@ -95,32 +89,21 @@ async def predictions(
     return values
 
 
-def rmsle(predicted: list[float], true: list[float], *, hardened: bool = True) -> float | None:
+def rmsle(predicted: list[float], true: list[float], rule: LawRule) -> float | None:
     """Return the root mean square of the differences of ln(1 + |value|).
 
-    None if a value is infinite, or the law gives no number where the true one does. Rounded, so that the order of
+    None if a value is infinite, or the law gives no number where it has to. Rounded, so that the order of
     operations makes no difference.
-
-    Args:
-        hardened: False: points where either is NaN are left out, so that a law need not hold but where it likes.
     """
-    pairs = [pair for pair in zip(predicted, true, strict=True) if not math.isnan(pair[1])]
-    if not hardened:
-        pairs = [pair for pair in pairs if not math.isnan(pair[0])]
-    elif any(math.isnan(value) for value, _ in pairs):
-        return None
+    pairs = rule.pairs(predicted, true)
     if not pairs or any(math.isinf(value) for pair in pairs for value in pair):
         return None
     squares = math.fsum((math.log1p(abs(a)) - math.log1p(abs(b))) ** 2 for a, b in pairs)
     return round(math.sqrt(squares / len(pairs)), NUM_DIGITS)
 
 
-def reward_of(error: float | None, equivalent: bool | None, *, hardened: bool = True) -> float:
-    """From the numeric error, which is finite, and the judge's verdict; either may be missing.
-
-    Args:
-        hardened: False: a law of the right form has all of the reward if it gives no numbers.
-    """
+def reward_of(error: float | None, equivalent: bool | None, rule: LawRule) -> float:
+    """From the numeric error, which is finite, and the judge's verdict; either may be missing."""
     if error is None:
-        return {True: -0.3 if hardened else 1.0, False: -0.3, None: 0.0}[equivalent]
+        return {True: rule.form_without_numbers, False: -0.3, None: 0.0}[equivalent]
     return 0.3 * (1.0 if equivalent else -1.0) + 0.7 * (1.0 - 2.0 * error / (error + 3.0))

@@ -10,9 +10,10 @@ from typing import Any, Literal, TypeVar
 
 import pydantic
 from gymq.workers.resources.newton_bench.checkout import OTHER_SYSTEMS, Checkout
-from gymq.workers.resources.newton_bench.equivalence import is_equivalent, without_comments
+from gymq.workers.resources.newton_bench.equivalence import is_equivalent
 from gymq.workers.resources.newton_bench.experiments import experiment_tools
 from gymq.workers.resources.newton_bench.laws import MODULES, Module
+from gymq.workers.resources.newton_bench.rules import AsMeant, Published
 from gymq.workers.resources.newton_bench.submission import (
     NUM_POINTS,
     LawFailed,
@@ -96,6 +97,7 @@ class NewtonBench(gymq.Resources[gymq.Row, Investigation]):
     async def start(self) -> None:
         self.session_ttl_s = self.options.session_ttl
         self._judge = Judge.of(self, self.options)
+        self._rule = AsMeant() if self.options.hardened else Published()
         path, timeout_s = self.options.newton_bench_path, self.options.max_execution_time
         self._checkout = None if path is None else Checkout(path, timeout_s)
         self._sandbox = await self.options.sandbox.started()
@@ -163,7 +165,7 @@ class NewtonBench(gymq.Resources[gymq.Row, Investigation]):
         state.is_open = False
         await state.python.close()
         return gymq.Verdict(
-            reward_of(evaluation.rmsle, evaluation.symbolic_equivalent, hardened=self.options.hardened),
+            reward_of(evaluation.rmsle, evaluation.symbolic_equivalent, self._rule),
             difficulty=row.difficulty,
             system=row.system,
             noise_level=row.noise_level,
@@ -185,30 +187,26 @@ class NewtonBench(gymq.Resources[gymq.Row, Investigation]):
         problem = problem_of_form(law, module)
         if problem is not None:
             return Evaluation(None, False, 0.0, problem)
-        points, hardened = module.points(NUM_POINTS), self.options.hardened
+        points, rule = module.points(NUM_POINTS), self._rule
         error, problem = None, None
         try:
             timeout_s = self.options.max_execution_time
-            predicted = await predictions(
-                self._sandbox, self.options.sandbox, law, points, timeout_s, hardened=hardened
-            )
+            predicted = await predictions(self._sandbox, self.options.sandbox, law, points, timeout_s, rule)
         except LawFailed as failure:
             problem = str(failure)
         else:
             true_law = module.law(difficulty, version)
-            error = rmsle(predicted, [true_law(point) for point in points], hardened=hardened)
+            error = rmsle(predicted, [true_law(point) for point in points], rule)
             problem = "the law gives no numbers, or infinite ones" if error is None else None
         shown = await self._shown(law)
         formula = module.formula(difficulty, version)
-        equivalent = shown is not None and await is_equivalent(self._judge, module, formula, shown, hardened=hardened)
+        equivalent = shown is not None and await is_equivalent(self._judge, module, formula, shown, rule)
         return Evaluation(error, equivalent, float(equivalent), problem)
 
     async def _shown(self, law: str) -> str | None:
         """Return a law as the judge is shown it; None if it is not Python."""
-        if not self.options.hardened:
-            return law
         try:
-            return await self._parsed(without_comments, law)
+            return await self._parsed(self._rule.code, law)
         except (CpuTimeUsedUp, SyntaxError, ValueError, RecursionError, MemoryError):
             return None
 

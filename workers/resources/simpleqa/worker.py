@@ -65,6 +65,7 @@ class SimpleQa(gymq.Resources[FactRow]):
             text, system = prompt.user, system or prompt.system
         template = chosen_template(self.name, text, None, TEMPLATE, *FIELDS)
         self._question = Question(template, Labels.exactly(*VERDICTS), options.hardened)
+        self._grade_in = hardened_grade_in if options.hardened else grade_in
         self._judge = Judge(
             self,
             options.judge_model_server.name,
@@ -85,7 +86,7 @@ class SimpleQa(gymq.Resources[FactRow]):
         judgement = await self._judge.ask(prompt, answer_text)
         if not judgement.label:
             raise gymq.JudgeFailed(f"the reply of {self.options.judge_model_server.name} has no text")
-        verdict = VERDICTS[(hardened_grade_in if self.options.hardened else grade_in)(judgement.label)]
+        verdict = VERDICTS[self._grade_in(judgement.label)]
         return gymq.Verdict(
             float(verdict == "correct"),
             extracted_answer=answer,

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Callable, Set
+from typing import Literal, NamedTuple
 
-from gymq.workers.resources.swerl_gen.logs import FAILURES, Statuses, cleaned, statuses_in, statuses_of_own_parser
+from gymq.workers.resources.swerl_gen.logs import (
+    FAILURES,
+    Reported,
+    Statuses,
+    cleaned,
+    statuses_in,
+    statuses_of_own_parser,
+    with_failures_kept,
+)
 
 Resolution = Literal["RESOLVED_FULL", "RESOLVED_PARTIAL", "RESOLVED_NO"]
 
@@ -20,41 +29,49 @@ _BROKEN = (
 )
 
 
+class GradingRule(NamedTuple):
+    """What a rule set decides about the log of an evaluation.
+
+    Attributes:
+        merged: see `statuses_in`.
+        failures: statuses with which a test failed that the edits are to make pass.
+    """
+
+    merged: Callable[[Reported], Statuses]
+    failures: Set[str]
+
+
+AS_MEANT = GradingRule(with_failures_kept, {*FAILURES, "SKIPPED"})
+PUBLISHED = GradingRule(dict, FAILURES)
+
+
 def resolution_of(
     log: str,
     repository: str,
     fail_to_pass: list[str],
     pass_to_pass: list[str],
     own: str | None = None,
-    hardened: bool = True,
+    rule: GradingRule = AS_MEANT,
 ) -> Resolution:
     """Return the results of the listed tests in the log of an evaluation.
 
     Args:
         log: of the setup, of applying the edits and of the tests.
         own: what the instance's own parser wrote, if it has one.
-        hardened: a later line does not undo a failure, and a test that is to pass may not be skipped.
     """
     log = cleaned(log)
     if any(text in log for text in _BROKEN) or "applied patch" not in log.lower():
         return "RESOLVED_NO"
-    statuses = statuses_in(log, repository, hardened) if own is None else statuses_of_own_parser(own)
-    new = _share_passed(fail_to_pass, statuses, skipped_failed=hardened)
-    old = _share_passed(pass_to_pass, statuses)
+    statuses = statuses_in(log, repository, rule.merged) if own is None else statuses_of_own_parser(own)
+    new = _share_passed(fail_to_pass, statuses, rule.failures)
+    old = _share_passed(pass_to_pass, statuses, FAILURES)
     if old < 1.0 or new == 0.0:
         return "RESOLVED_NO"
     return "RESOLVED_FULL" if new == 1.0 else "RESOLVED_PARTIAL"
 
 
-def _share_passed(names: list[str], statuses: Statuses, *, skipped_failed: bool = False) -> float:
-    """Return it of those that ran.
-
-    A test that is absent failed, and of no tests all passed.
-
-    Args:
-        skipped_failed: whether a skipped test failed; otherwise it does not count.
-    """
+def _share_passed(names: list[str], statuses: Statuses, failures: Set[str]) -> float:
+    """Return it of those that passed or failed. A test that is absent failed, and of no tests all passed."""
     passed = sum(statuses.get(name) == "PASSED" for name in names)
-    failures = {*FAILURES, "SKIPPED"} if skipped_failed else FAILURES
     failed = sum(statuses.get(name, "FAILED") in failures for name in names)
     return passed / (passed + failed) if passed + failed else 1.0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 STATUSES = ("FAILED", "PASSED", "SKIPPED", "ERROR")
 FAILURES = frozenset({"FAILED", "ERROR"})
@@ -33,18 +33,17 @@ def cleaned(log: str) -> str:
     return _COLOUR.sub("", log).replace("…", "...")
 
 
-def statuses_in(log: str, repository: str, hardened: bool) -> Statuses:
+def statuses_in(log: str, repository: str, merged: Callable[[Reported], Statuses]) -> Statuses:
     """Return the status by test name.
 
     Args:
-        hardened: a later line of pytest or Django does not undo a failure. They report failures last themselves. Names
-            in sympy's logs are without their file, so another test may have the same.
+        merged: makes them of the lines of pytest or Django, which report failures last themselves. Names in sympy's
+            logs are without their file, so another test may have the same.
     """
     name = repository.rpartition("/")[2]
     if name == "sympy":
         return dict(_sympy(log))
-    reported = {"django": _django, "pytest": _pytest_itself}.get(name, _any_pytest)(log)
-    return _with_failures_kept(reported) if hardened else dict(reported)
+    return merged({"django": _django, "pytest": _pytest_itself}.get(name, _any_pytest)(log))
 
 
 def statuses_of_own_parser(text: str) -> Statuses:
@@ -55,7 +54,8 @@ def statuses_of_own_parser(text: str) -> Statuses:
         return {}
 
 
-def _with_failures_kept(reported: Iterable[tuple[str, str]]) -> Statuses:
+def with_failures_kept(reported: Reported) -> Statuses:
+    """Return the last status of each test, but for a failure, which a later line does not undo."""
     found: Statuses = {}
     for name, status in reported:
         if found.get(name) not in FAILURES:

@@ -20,7 +20,7 @@ from gymq.workers.resources.swerl_gen.edits import (
     path_in_repository,
     without_tests,
 )
-from gymq.workers.resources.swerl_gen.grading import REWARDS, Resolution, resolution_of
+from gymq.workers.resources.swerl_gen.grading import AS_MEANT, PUBLISHED, REWARDS, Resolution, resolution_of
 from gymq.workers.resources.swerl_gen.reproduction import new_file_patch, reproduces, script_in
 
 import gymq
@@ -64,6 +64,7 @@ class SwerlGen(gymq.Resources[IssueRow]):
         self._containers = Containers(
             self._sandbox, options.sandbox, options.images_folder, options.sandbox_timeout, options.hardened
         )
+        self._rule = AS_MEANT if options.hardened else PUBLISHED
         self._slots = asyncio.Semaphore(options.num_processes)
 
     async def stop(self) -> None:
@@ -145,7 +146,7 @@ class SwerlGen(gymq.Resources[IssueRow]):
         log, own = await self._containers.evaluate(issue, image, repair.files)
         listed = (issue.repo, issue.FAIL_TO_PASS, issue.PASS_TO_PASS)
         try:
-            return await self.compute(resolution_of, log, *listed, own, self.options.hardened)
+            return await self.compute(resolution_of, log, *listed, own, self._rule)
         except TimeoutError:
             raise SandboxFailed("the log of the tests could not be read in time; nothing is known") from None
 

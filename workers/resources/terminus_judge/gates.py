@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gymq.workers.resources.terminus_judge.batches import FORMATS, Batch, parse_object, read_batch
+from gymq.workers.resources.terminus_judge.rules import BatchRule
 
 import gymq
 from gymq.responses import last_assistant_text
@@ -47,13 +48,9 @@ class Findings:
 
 
 def pass_gates(
-    row: BatchRow, response: Mapping[str, Any], findings: Findings, *, hardened: bool
+    row: BatchRow, response: Mapping[str, Any], findings: Findings, rule: BatchRule
 ) -> tuple[Batch, Batch] | None:
-    """Return the expected batch and the reply's; None if a gate is closed, which is then the reason in the findings.
-
-    Args:
-        hardened: whether a reply must not call the task complete before the reference does.
-    """
+    """Return the expected batch and the reply's; None if a gate is closed, which is then the reason in the findings."""
     findings.expected_answer = row.expected
     if not row.expected:
         findings.fail("expected_answer_invalid")
@@ -71,11 +68,11 @@ def pass_gates(
     if given_object is None:
         findings.fail("model_output_invalid")
         return None
-    return _fitting(row, expected_object, given_object, findings, hardened)
+    return _fitting(row, expected_object, given_object, findings, rule)
 
 
 def _fitting(
-    row: BatchRow, expected_object: dict[str, Any], given_object: dict[str, Any], findings: Findings, hardened: bool
+    row: BatchRow, expected_object: dict[str, Any], given_object: dict[str, Any], findings: Findings, rule: BatchRule
 ) -> tuple[Batch, Batch] | None:
     harness = (row.metadata or {}).get("harness")
     if not isinstance(harness, str) or harness not in FORMATS:
@@ -90,9 +87,7 @@ def _fitting(
     if given is None:
         findings.fail("schema_check_failed")
         return None
-    findings.task_complete_check_passed = given.is_complete == expected.is_complete or (
-        given.is_complete and not hardened
-    )
+    findings.task_complete_check_passed = rule.fits(given.is_complete, expected.is_complete)
     if not findings.task_complete_check_passed:
         findings.fail("task_complete_check_failed")
         return None

@@ -6,7 +6,6 @@ judge model says whether both batches do the same.
 
 from __future__ import annotations
 
-import json
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
@@ -15,6 +14,7 @@ import pydantic
 from gymq.workers.resources.terminus_judge.batches import Batch, similarity
 from gymq.workers.resources.terminus_judge.gates import BatchRow, Findings, pass_gates
 from gymq.workers.resources.terminus_judge.prompt import FIELDS, TEXT
+from gymq.workers.resources.terminus_judge.rules import AsMeant, Published
 
 import gymq
 from gymq.judge import (
@@ -22,12 +22,9 @@ from gymq.judge import (
     Judge,
     Judgement,
     compare,
-    last_label,
     last_text,
 )
 from gymq.processes import ComputeLimits, CpuTimeUsedUp
-
-END = 200  # characters at the end of the judge's reply, in which the last label counts
 
 
 class BatchOptions(EqualityTemplateOptions):
@@ -58,13 +55,14 @@ class TerminusJudge(gymq.Resources[BatchRow]):
         options = self.options
         swap_fails = options.reward_if_swap_fails
         self.reward_range = (min(0.0, swap_fails), max(1.0, swap_fails))
+        self._rule = AsMeant() if options.hardened else Published()
         self._question = options.question(self.name, TEXT, *FIELDS)
         self._judge = Judge.of(self, options) if options.enable_llm_judge else None
 
     async def verify(self, request: gymq.VerifyRequest[BatchRow]) -> gymq.Verdict:
         row = request.row
         findings = Findings()
-        batches = pass_gates(row, request.response, findings, hardened=self.options.hardened)
+        batches = pass_gates(row, request.response, findings, self._rule)
         reward = 0.0 if batches is None else await self._compare(row, *batches, findings)
         return gymq.Verdict(reward, **asdict(findings), metadata=row.metadata, threshold=row.threshold, uuid=row.uuid)
 
@@ -90,9 +88,7 @@ class TerminusJudge(gymq.Resources[BatchRow]):
             prompt = self._question.template.fill(expected_answer=one, generated_answer=other)
             return await judge.ask(prompt, self._verdict)
 
-        shown = findings.model_output
-        if self.options.hardened:  # what was parsed: the text may hold a field twice, or a label in escapes
-            shown = json.dumps(findings.parsed_output, ensure_ascii=False)
+        shown = self._rule.shown(findings.model_output, findings.parsed_output)
         compared = await compare(
             ask,
             findings.expected_answer,
@@ -111,7 +107,5 @@ class TerminusJudge(gymq.Resources[BatchRow]):
         return self.options.reward_if_swap_fails if compared.swap_fails else 0.0
 
     def _verdict(self, response: dict[str, Any]) -> str | None:
-        text = last_text(response)
         labels = self.options.judge_equal_label, self.options.judge_not_equal_label
-        at_the_end = None if self.options.hardened else last_label(text[-END:], *labels)
-        return at_the_end or self._question.label_in(text)
+        return self._rule.label(self._question, last_text(response), labels)

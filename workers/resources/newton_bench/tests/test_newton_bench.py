@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from gymq.workers.resources.newton_bench.formula import compiled
 from gymq.workers.resources.newton_bench.laws import DIFFICULTIES, MODULES, VERSIONS
+from gymq.workers.resources.newton_bench.rules import AsMeant, Published
 from gymq.workers.resources.newton_bench.submission import reward_of, rmsle
 from gymq.workers.resources.newton_bench.worker import NewtonBench
 
@@ -227,10 +228,10 @@ async def test_a_law_has_to_hold_everywhere_and_not_only_in_a_small_box():
 
 
 def test_where_the_true_law_is_not_defined_nothing_is_asked():
-    assert rmsle([1.0, 2.0], [1.0, math.nan]) == rmsle([1.0, math.nan], [1.0, math.nan]) == 0.0
-    assert rmsle([1.0, math.nan], [1.0, 2.0]) is None
-    assert rmsle([1.0, math.nan], [1.0, 2.0], hardened=False) == 0.0
-    assert rmsle([1.0], [math.nan]) is None
+    assert rmsle([1.0, 2.0], [1.0, math.nan], AsMeant()) == rmsle([1.0, math.nan], [1.0, math.nan], AsMeant()) == 0.0
+    assert rmsle([1.0, math.nan], [1.0, 2.0], AsMeant()) is None
+    assert rmsle([1.0, math.nan], [1.0, 2.0], Published()) == 0.0
+    assert rmsle([1.0], [math.nan], AsMeant()) is None
 
 
 async def test_another_order_of_operations_makes_no_error():
@@ -286,7 +287,7 @@ async def test_a_judge_that_cannot_be_asked_is_no_verdict():
 
 
 @pytest.mark.parametrize(
-    "reward", [reward_of(0.0, True), reward_of(1e300, False), reward_of(None, True, hardened=False)]
+    "reward", [reward_of(0.0, True, AsMeant()), reward_of(1e300, False, AsMeant()), reward_of(None, True, Published())]
 )
 def test_rewards_stay_in_their_range(reward):
     assert NewtonBench.reward_range[0] <= reward <= NewtonBench.reward_range[1]

@@ -11,7 +11,7 @@ import pytest
 from gymq.workers.resources.swerl_gen.container import Containers
 from gymq.workers.resources.swerl_gen.edits import Void, edited_files, edits_in, patch_of, solution_of, without_tests
 from gymq.workers.resources.swerl_gen.grading import resolution_of
-from gymq.workers.resources.swerl_gen.logs import statuses_in
+from gymq.workers.resources.swerl_gen.logs import statuses_in, with_failures_kept
 from gymq.workers.resources.swerl_gen.reproduction import new_file_patch, script_in
 from gymq.workers.resources.swerl_gen.worker import SwerlGen
 
@@ -239,7 +239,7 @@ def test_the_solution_is_read_after_the_thoughts(text, relaxed, found):
     ],
 )
 def test_logs_are_read_by_repository(repository, log, statuses):
-    assert statuses_in(log, repository, True) == statuses
+    assert statuses_in(log, repository, with_failures_kept) == statuses
 
 
 @pytest.mark.parametrize(
@@ -488,11 +488,11 @@ async def test_a_failure_is_not_undone_by_a_later_line(tmp_path, hardened, rewar
     assert verdict.reward == reward
 
 
-@pytest.mark.parametrize(("hardened", "status"), [(True, "FAILED"), (False, "PASSED")])
+@pytest.mark.parametrize(("merged", "status"), [(with_failures_kept, "FAILED"), (dict, "PASSED")])
 @pytest.mark.parametrize("later", ["test_a (m.T) ... ok", "ok"])
-def test_a_failure_in_a_log_of_django_is_not_undone_by_a_later_line(later, hardened, status):
+def test_a_failure_in_a_log_of_django_is_not_undone_by_a_later_line(later, merged, status):
     log = f"test_b (m.T) ... ok\ntest_a (m.T) ... FAIL\n{later}\n"
-    assert statuses_in(log, "django/django", hardened)["test_a (m.T)"] == status
+    assert statuses_in(log, "django/django", merged)["test_a (m.T)"] == status
 
 
 REFERENCE = """diff --git a/code_.py b/code_.py
