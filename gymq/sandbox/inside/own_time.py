@@ -19,11 +19,11 @@ class OwnTime:
 
     Attributes:
         seconds: the program's own time. The computing of children that no parent waits for is missing in it.
-        excused: seconds in which the machine may have kept it from computing, whatever else it did.
     """
 
     def __init__(self) -> None:
-        self.seconds = self.excused = 0.0
+        self.seconds = 0.0
+        self._passed = self._kept = self._others = 0.0
         self._looked = time.monotonic()
         everybody = descendants.pids()
         self._computed = _computed(everybody)
@@ -48,9 +48,18 @@ class OwnTime:
         self.seconds += computed if _RUNS in states or _WAITS in states else max(computed, passed - lost)
         kept_waiting = _wait("/proc/self")
         others = running - states.count(_RUNS) - states.count(_ENDED) - 1  # this process runs, too
-        is_busy = not running or others >= len(os.sched_getaffinity(0)) or _WAITS in states
-        self.excused += passed if is_busy else min(passed, kept_waiting - self._kept_waiting)
+        self._kept += passed if _WAITS in states or not running else min(passed, kept_waiting - self._kept_waiting)
         self._kept_waiting = kept_waiting
+        self._passed += passed
+        self._others += passed * others
+
+    def excused(self) -> float:
+        """Return the seconds in which the machine may have kept the program from computing, whatever else it did.
+
+        How many others want a processor is known for moments only, in which its own processes begin and end: on average
+        over all of them it is known well.
+        """
+        return self._passed if self._others >= self._passed * len(os.sched_getaffinity(0)) else self._kept
 
 
 def _computed(everybody: list[int]) -> float:

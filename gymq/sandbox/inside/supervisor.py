@@ -212,7 +212,7 @@ class _Watch:
             return "disk"
         passed = time.monotonic() - self._begun
         if passed > self._clock_s:
-            if passed - self._own.excused >= self._time_s:  # others left it a processor for as long as it may take
+            if passed - self._own.excused() >= self._time_s:  # others left it a processor for as long as it may take
                 return "time"
             raise TimeoutError(f"it had {self._own.seconds:.1f} s in {passed:.0f} s: the machine is too busy")
         return None
