@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import re
+import secrets
 import string
 from pathlib import Path
 
 from gymq.authoring import OptionsError
 
+_TAG = re.compile(r"(</?)([A-Za-z]\w*)>")
+_SECTION = re.compile(r"<([A-Za-z]\w*)>(?=[^<{]*\{\w+\}[^<]*</\1>)")
+
 
 class PromptTemplate:
     """A text with named placeholders such as `{question}`. Doubled braces stand for single ones.
 
-    Only the template is searched for placeholders: what is filled in may hold any braces.
+    Only the template is searched for placeholders: what is filled in may hold any braces. A section around a
+    placeholder, such as `<reply>{reply}</reply>`, has another name in each text, so that nothing in it can end it.
     """
 
     def __init__(self, text: str, *fields: str) -> None:
@@ -34,12 +39,16 @@ class PromptTemplate:
             if name is not None and (name not in fields or form or conversion):
                 raise ValueError(f"the template has the placeholder {{{name}}}; known are {known}, as they stand")
         self._text = text
-        tags = sorted(set(re.findall(r"</?[A-Za-z]\w*>", text)))
-        self.tags = re.compile("|".join(map(re.escape, tags)), re.IGNORECASE) if tags else None
+        self._sections = set(_SECTION.findall(text))
 
     def fill(self, **values: str) -> str:
         """Return the text with the values filled in."""
-        return self._text.format(**values)
+        ending = secrets.token_hex(4)
+        text = _TAG.sub(lambda tag: self._tag(tag, ending), self._text)
+        return text.format(**values)
+
+    def _tag(self, tag: re.Match[str], ending: str) -> str:
+        return f"{tag[1]}{tag[2]}_{ending}>" if tag[2] in self._sections else tag[0]
 
 
 def literal(text: str) -> str:

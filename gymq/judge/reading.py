@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -61,19 +62,27 @@ class Labels:
         text = conclusion(text)
         quoted = _quoted(text)
         verdict = None
-        for found in self._pattern.finditer(text):
+        labels = list(self._pattern.finditer(text))
+        compared = {end for one in itertools.pairwise(labels) if self._are_compared(*one) for end in one}
+        for found in labels:
             around = text[max(found.start() - 1, 0) : found.start()] + text[found.end() : found.end() + 1]
-            if not quoted[found.start()] and around != "''" and not is_denied(text, found.start(), found.end()):
+            is_other = quoted[found.start()] or around == "''" or found in compared
+            if not is_other and not is_denied(text, found.start(), found.end()):
                 verdict = self._verdict(found)
         return verdict if verdict is not None else self._alone(text)
 
-    def material(self, text: str, template: PromptTemplate) -> str:
-        """Return a text under test for its place in a template: none of its labels and of the template's tags is whole.
+    def _are_compared(self, one: re.Match[str], other: re.Match[str]) -> bool:
+        """Return whether two verdicts are named side by side, as in `A or B`."""
+        return self._verdict(one) != self._verdict(other) and bool(
+            _BESIDE.fullmatch(one.string, one.end(), other.start())
+        )
+
+    def material(self, text: str) -> str:
+        """Return a text under test for its place in a template: none of its labels is whole.
 
         Labels that are plain words, such as `yes`, stay as they are.
         """
-        text = self._pattern.sub(lambda found: found[0] if found[0].isalnum() else _broken(found[0]), text)
-        return text if template.tags is None else template.tags.sub(lambda found: _broken(found[0]), text)
+        return self._pattern.sub(lambda found: found[0] if found[0].isalnum() else _broken(found[0]), text)
 
     def _alone(self, text: str) -> str | None:
         lines = [line.strip(_DECORATION) for line in text.splitlines()]
@@ -100,7 +109,7 @@ class Question:
 
     def material(self, text: str) -> str:
         """Return the text under test for its place in the template."""
-        return self.labels.material(text, self.template) if self.hardened else text
+        return self.labels.material(text) if self.hardened else text
 
     def label_in(self, text: str) -> str | None:
         """Return the verdict in a judge's text; None if there is none."""
@@ -111,13 +120,23 @@ class Question:
         return self.label_in(last_text(response))
 
 
-# What denies the label right behind it, and what denies a word at the end of the same clause.
+# What denies the label right behind it, or says that somebody else says it; what denies a word at the end of the same
+# clause; and what denies the label right before it.
 _DENIES_NEXT = re.compile(
-    r"(?:\b(?:not|never|nor|neither|unlike|(?<!other )than|instead of|as opposed to)|n['\u2019]t)"
-    r" (?:an? |the )?[*_(]*\Z",
+    r"(?:\b(?:not|never|nor|neither|hardly|unlike|over|(?<!other )than|instead of|as opposed to"
+    r"|reject(?:s|ed)?|rul(?:es?|ed) out|exclude[sd]?|tempted by|(?:wrong|mistake) to \w+"
+    r"|claims?|contains?|quotes|repeats|asks for|if\b[^.!?;\n]*\bwould \w+)|n['\u2019]t)"
+    r" (?:an? |the )?(?:label |verdict )?[*_(]*\Z",
     re.IGNORECASE,
 )
 _DENIES_CLAUSE = re.compile(r"\b(?:not|never|nor|neither|cannot)\b|n['\u2019]t\b", re.IGNORECASE)
+_DENIES_BEFORE = re.compile(
+    r"[*_)]* (?:(?:is|was|does|did|can|could|should|would)(?: not\b|n['\u2019]t\b)|cannot\b"
+    r"|(?:is|was|would be) (?:clearly |plainly )?(?:wrong|incorrect|false|excluded|ruled out|out|a mistake)\b"
+    r"|would (?:need|require|mean|only)\b)",
+    re.IGNORECASE,
+)
+_BESIDE = re.compile(r"[*_`]*(?: (?:or|and|vs\.?|versus) |/)[*_`]*")
 _CLAUSE_BEGINS = re.compile(r"[.,;:!?\n]|\b(?:and|but|so|or|hence|thus|therefore|because|which)\b", re.IGNORECASE)
 _ASKED = re.compile(r"[^.,!?\n]{0,20}\?")
 _LONGEST_CLAUSE_CHARS = 60
@@ -126,13 +145,12 @@ _LONGEST_CLAUSE_CHARS = 60
 def is_denied(text: str, start: int, end: int) -> bool:
     """Return whether a judge denies the label at a place (`not A`, `B rather than A`), or only asks for it."""
     before = text[max(start - _LONGEST_CLAUSE_CHARS, 0) : start]
-    if _DENIES_NEXT.search(before):
+    if _DENIES_NEXT.search(before) or _DENIES_BEFORE.match(text, end) or _ASKED.match(text, end):
         return True
-    if text[start:end].replace("_", "").isalnum():
-        begins = [found.end() for found in _CLAUSE_BEGINS.finditer(before)]
-        if _DENIES_CLAUSE.search(before, begins[-1] if begins else 0):
-            return True
-    return _ASKED.match(text, end) is not None
+    if not text[start:end].replace("_", "").isalnum():
+        return False
+    begins = [found.end() for found in _CLAUSE_BEGINS.finditer(before)]
+    return _DENIES_CLAUSE.search(before, begins[-1] if begins else 0) is not None
 
 
 _QUOTES = {'"': '"', "`": "`", "\u201c": "\u201d", "\u00ab": "\u00bb"}

@@ -148,8 +148,8 @@ class Rubric:
         """Ask about some criteria. Return what was found, without those that have no label, and the judge's words."""
         numbers = range(1, len(criteria) + 1)
         prompt = _TEMPLATE.fill(
-            question=_ANY_LABELS.material(question, _TEMPLATE),
-            answer=_ANY_LABELS.material(answer, _TEMPLATE),
+            question=_ANY_LABELS.material(question),
+            answer=_ANY_LABELS.material(answer),
             criteria="\n".join(f"{number}. {one.text}" for number, one in zip(numbers, criteria, strict=True)),
             labels="; ".join(f"[[{number}: MET]] or [[{number}: NOT MET]]" for number in numbers),
         )

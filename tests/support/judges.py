@@ -1,5 +1,6 @@
 """A judge for the tests of environments."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -35,3 +36,8 @@ class Judge(ScriptedModel):
         if text is None:
             raise RolloutError(FailureClass.MODEL_FAILED, "out of memory")
         return reply(text) if isinstance(text, str) else reply(*text)
+
+
+def plain(prompt: str) -> str:
+    """Return a judge's prompt with the names that its sections have in the template."""
+    return re.sub(r"(</?\w+)_[0-9a-f]{8}>", r"\1>", prompt)

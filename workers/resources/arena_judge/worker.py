@@ -92,8 +92,7 @@ class ArenaJudge(gymq.Resources[BattleRow]):
         if self.options.sanitize_generations:
             candidate, baseline = sanitized(candidate), sanitized(baseline)
         if self.options.hardened:
-            for _, template in templates:
-                candidate = self._labels.material(candidate, template)
+            candidate = self._labels.material(candidate)
         question = row.question or ""
         first, second = await both(
             self._ask(templates, question=question, answer_1=candidate, answer_2=baseline),

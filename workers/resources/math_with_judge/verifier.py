@@ -97,7 +97,7 @@ class MathVerifier(gymq.Resources[MathRowT]):
             answer = reply if library.extracted_answer is None else library.extracted_answer
             verdict = first_verdict
             if self.options.hardened:
-                answer, verdict = LABELS.material(answer, QUESTION), hardened_verdict
+                answer, verdict = LABELS.material(answer), hardened_verdict
             comparison = await compare(
                 lambda a, b: judge.ask(prompt(row.question, a, b), verdict),
                 row.expected_answer,

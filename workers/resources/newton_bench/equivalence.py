@@ -41,7 +41,7 @@ async def is_equivalent(judge: Judge, module: Module, formula: str, law: str, ru
     Raises:
         JudgeFailed: it could not be asked in any of them.
     """
-    law = rule.material(law, _PROMPT)
+    law = rule.material(law)
     parameters = "\n".join(f"- {name}: {parameter.meaning}" for name, parameter in module.parameters.items())
     prompt = _PROMPT.fill(parameters=parameters, formula=f"{module.result} = {formula}", law=law)
     failures: list[gymq.JudgeFailed] = []

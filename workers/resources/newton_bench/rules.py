@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from gymq.judge import Labels, PromptTemplate
+from gymq.judge import Labels
 from gymq.responses import output_text
 
 Pairs = list[tuple[float, float]]
@@ -37,7 +37,7 @@ class LawRule(Protocol):
     def code(self, law: str) -> str:
         """Return the code that the judge is shown. Raises what `ast.parse` does."""
 
-    def material(self, law: str, template: PromptTemplate) -> str:
+    def material(self, law: str) -> str:
         """Return a law for its place in the prompt."""
 
     def verdict(self, response: dict[str, Any]) -> str | None:
@@ -67,8 +67,8 @@ class AsMeant:
                     setattr(node, name, [one for one in value if not _is_constant(one)] or [ast.Pass()])
         return ast.unparse(tree)
 
-    def material(self, law: str, template: PromptTemplate) -> str:
-        return _ANSWER.material(law, template)
+    def material(self, law: str) -> str:
+        return _ANSWER.material(law)
 
     def verdict(self, response: dict[str, Any]) -> str | None:
         text = output_text(response)
@@ -89,7 +89,7 @@ class Published:
     def code(self, law: str) -> str:
         return law
 
-    def material(self, law: str, template: PromptTemplate) -> str:
+    def material(self, law: str) -> str:
         return law
 
     def verdict(self, response: dict[str, Any]) -> str | None:
