@@ -125,7 +125,7 @@ class Question:
 _DENIES_NEXT = re.compile(
     r"(?:\b(?:not|never|nor|neither|hardly|unlike|over|(?<!other )than|instead of|as opposed to"
     r"|reject(?:s|ed)?|rul(?:es?|ed) out|exclude[sd]?|tempted by|(?:wrong|mistake) to \w+"
-    r"|claims?|contains?|quotes|repeats|asks for|if\b[^.!?;\n]*\bwould \w+)|n['\u2019]t)"
+    r"|claims?|contains?|quotes|repeats|asks for|if [^.!?;\n]{1,40} would \w+)|n['\u2019]t)"
     r" (?:an? |the )?(?:label |verdict )?[*_(]*\Z",
     re.IGNORECASE,
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
 from functools import partial
@@ -14,9 +13,10 @@ from typing import Any, NamedTuple
 from gymq.data.solutions import Action
 from gymq.ext.audit.audited import CHECK_S, REFUSALS, AuditedEnvironment, Outcome
 from gymq.ext.audit.behaviour import idle_session, malformed_rows, tools
+from gymq.ext.audit.families import Variant, is_taken, variants
 from gymq.ext.audit.gold import GoldRow
 from gymq.ext.audit.hostile import hostile_replies, repeated, tokens_of
-from gymq.ext.audit.load import LoopTimer, busy_neighbours, in_time
+from gymq.ext.audit.load import LoopTimer, busy_neighbours, in_time, processor_s
 from gymq.ext.audit.report import REPLIES, AuditError
 from gymq.testing.report import UNDECIDED, Check, checked
 
@@ -64,6 +64,8 @@ class Checks:
         self._outcomes: dict[Key, Outcome] | None = None
         self._by_name: dict[str, Callable[[], Awaitable[Check]]] = {
             "gold": self._gold,
+            "dressed answers": partial(self._families, "dressed answers", is_right=True),
+            "near misses": partial(self._families, "near misses", is_right=False),
             "malformed rows": partial(malformed_rows, audited),
             "same twice": self._same_twice,
             "under load": self._under_load,
@@ -127,6 +129,38 @@ class Checks:
         total = count + self._untried[name]
         return checked(name, problems, f"{_of(count, total, 'replies')}{shown}", list(allowed))
 
+    async def _families(self, name: str, *, is_right: bool) -> Check:
+        rows = self._audited.gold
+        if any(row.gold.judge for row in rows):
+            return Check(name, "none", "the mock judge knows no other replies")
+        worth = [row for row in rows if row.reward > row.floor]
+        problems: list[str] = []
+        allowed: dict[str, None] = {}
+        count = 0
+        for row, variant in in_time(variants(worth, runs_calls=self._audited.has_tools), CHECK_S):
+            if variant.is_right != is_right or not await self._takes(row, variant):
+                continue
+            count += 1
+            found = await self._audited.outcome(variant.row, variant.reply, f"{row.where}, {name} {variant.label}")
+            if is_taken(found.reward, row) == is_right:
+                continue
+            if name in row.gold.may_pass:
+                allowed[f"{row.where} may differ: {row.gold.may_pass[name]}"] = None
+            else:
+                is_wrong = "a right answer, false 0" if is_right else "a wrong answer, false 1"
+                problems.append(f"{row.where}, {variant.label}: {found}; {is_wrong}")
+        if not count:
+            return Check(name, "none", "no answer in a gold reply can be changed")
+        return checked(name, problems, f"{count} {'right' if is_right else 'wrong'} answers", list(allowed))
+
+    async def _takes(self, row: GoldRow, variant: Variant) -> bool:
+        """Return whether the verifier takes what a variant rests on."""
+        for needed, reply in variant.needs:
+            found = await self._audited.outcome(needed, reply, f"{row.where}, {variant.label}")
+            if not is_taken(found.reward, row):
+                return False
+        return True
+
     async def _all_outcomes(self) -> dict[Key, Outcome]:
         """Return the outcomes of the chosen replies."""
         if self._outcomes is None:
@@ -148,14 +182,14 @@ class Checks:
     async def _watched(
         self, row: GoldRow, response: dict[str, Any] | list[Action], where: str
     ) -> tuple[Outcome, float]:
-        """Return the outcome of a reply, and the processor seconds of this thread; note how long the loop is held."""
+        """Return the outcome of a reply, and its processor seconds; note how long the loop is held."""
         held_s = spent_s = math.inf
         for _ in range(HELD_TRIES):
             self._watch.lap_s()
-            before = time.thread_time()
+            before = processor_s()
             # In a separate task, so that callbacks of the audit are not measured.
             outcome = await asyncio.create_task(self._audited.outcome(row.row, response, where, timed=True))
-            spent_s = min(spent_s, time.thread_time() - before)
+            spent_s = min(spent_s, processor_s() - before)
             held_s = min(held_s, self._watch.lap_s())
             if held_s <= MAX_HELD_S:
                 break
@@ -284,12 +318,12 @@ class Checks:
         short_s = min([(await self._repeated(token, chars // 4, row))[1] for _ in range(4 * GROWTH_TRIES)])
         if long_s > GROWTH_MIN_S and long_s > MAX_GROWTH * short_s:
             self._growths.append(
-                f"{row.where}, {token!r} again and again: {long_s:.2f} s of the event loop for {chars:,} characters, "
+                f"{row.where}, {token!r} again and again: {long_s:.2f} s of processor time for {chars:,} characters, "
                 f"{long_s / short_s:.0f} times as long as for a quarter of them"
             )
 
     async def _repeated(self, token: str, chars: int, row: GoldRow) -> tuple[Outcome, float]:
-        """Return the outcome of a reply that repeats a token, and the processor seconds of this thread."""
+        """Return the outcome of a reply that repeats a token, and its processor seconds."""
         return await self._watched(row, repeated(token, chars), f"{row.where}, {token!r} again and again")
 
     async def _time(self) -> Check:

@@ -17,7 +17,7 @@ from gymq.data.jsonl import JsonlFile
 from gymq.data.short_rows import whole_row
 from gymq.data.solutions import SOLUTION, Action, ActionCall, read_solution
 from gymq.execution.loading.worker_source import WorkerSource
-from gymq.ext.audit.report import REPLIES, AuditError
+from gymq.ext.audit.report import FAMILIES, REPLIES, AuditError
 from gymq.resources import Resources
 from gymq.resources.text_environment import TextEnvironment
 from gymq.testing.harness import HarnessSession
@@ -34,7 +34,8 @@ class Gold(msgspec.Struct, forbid_unknown_fields=True):
         floor: the highest reward of a worthless reply, if the verifier gives some credit to every reply; by default 0,
             or the lower end of the range if that is higher.
         judge: rules of a scripted judge; the rules of all lines are used together.
-        may_pass: names of replies (`gymq.testing.report.REPLIES`) that may be rewarded for this row, with the reason.
+        may_pass: names of replies (`gymq.ext.audit.report.REPLIES`) that may be rewarded for this row, with the reason;
+            also of `FAMILIES`, whose answers may be refused or rewarded.
     """
 
     reply: str | list[Action]
@@ -113,9 +114,10 @@ def _decoded(line: bytes, where: str) -> Gold:
         gold = msgspec.json.decode(line, type=Gold)
     except (msgspec.MsgspecError, RecursionError) as error:
         raise AuditError(f"{where}: {error}") from None
-    unknown = gold.may_pass.keys() - set(REPLIES)
+    known = (*FAMILIES, *REPLIES)
+    unknown = gold.may_pass.keys() - set(known)
     if unknown:
-        raise AuditError(f"{where}: `may_pass` names {', '.join(sorted(unknown))}; choose from {', '.join(REPLIES)}")
+        raise AuditError(f"{where}: `may_pass` names {', '.join(sorted(unknown))}; choose from {', '.join(known)}")
     return gold
 
 

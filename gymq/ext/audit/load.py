@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
+
+import psutil
 
 # It ends with its parent, even if that is killed.
 _BUSY_LOOP = "import os, sys\nparent = int(sys.argv[1])\nwhile os.getppid() == parent: pass"
@@ -28,6 +31,17 @@ def in_time(items: Iterable[_T], limit_s: float) -> Iterator[_T]:
         if number > 0 and time.monotonic() > end:
             return
         yield item
+
+
+def processor_s() -> float:
+    """Return the processor seconds of this thread and of all processes below it, those that ended too."""
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    seconds = time.thread_time() + ended.ru_utime + ended.ru_stime
+    for child in psutil.Process().children(recursive=True):
+        with suppress(psutil.NoSuchProcess, OSError):
+            used = child.cpu_times()
+            seconds += used.user + used.system + used.children_user + used.children_system
+    return seconds
 
 
 class LoopTimer:

@@ -23,8 +23,12 @@ REPLIES = (
     "tool calls only",
 )
 
+# Answers made from the gold replies: right ones in another dress, and wrong ones that are near.
+FAMILIES = ("dressed answers", "near misses")
+
 CHECKS = (
     "gold",
+    *FAMILIES,
     *REPLIES,
     "malformed rows",
     "same twice",
