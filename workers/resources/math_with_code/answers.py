@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gymq.workers.resources.code_gen.comparison import same_whole_number
+from gymq.text import boxes, conclusion
 
 TOLERANCE = 1e-6  # relative for numbers above one, absolute below
 
@@ -15,7 +15,7 @@ _BOX = "\\boxed{"
 _TEXT = re.compile(r"\\text\{(.*)\}", re.DOTALL)
 
 
-def find_answer(output: Sequence[Mapping[str, Any]]) -> str | None:
+def find_answer(output: Sequence[Mapping[str, Any]], last_box: Callable[[str], str | None]) -> str | None:
     """Return the last box of the last message that has one; otherwise of the last tool output that printed one."""
     for item in reversed(output):
         if item.get("type") == "message" and item.get("role") == "assistant":
@@ -31,6 +31,12 @@ def find_answer(output: Sequence[Mapping[str, Any]]) -> str | None:
 
 
 def last_box(text: str) -> str | None:
+    """Return what stands in the last box that ends, behind thoughts; None without one."""
+    found = boxes(conclusion(text))
+    return found[-1].text.strip() if found else None
+
+
+def published_last_box(text: str) -> str | None:
     """Return what stands in the text's last `\\boxed{}`, by counting braces; None if it does not end."""
     start = text.rfind(_BOX)
     if start < 0:
@@ -44,18 +50,12 @@ def last_box(text: str) -> str | None:
     return None
 
 
-def same_answer(answer: str, expected: str, *, hardened: bool = True) -> bool:
-    """Equal after light normalisation, or equal as numbers within the tolerance.
-
-    Args:
-        hardened: whether whole numbers have to be equal, however close they are.
-    """
+def published_same_answer(answer: str, expected: str) -> bool:
+    """Equal after light normalisation, or equal as numbers within the tolerance."""
     ours, theirs = normalised(answer), normalised(expected)
     if ours == theirs:
         return True
     try:
-        if hardened and (same := same_whole_number(ours, theirs)) is not None:
-            return same
         actual, wanted = float(ours), float(theirs)
     except ValueError:
         return False

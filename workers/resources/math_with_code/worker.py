@@ -2,15 +2,26 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import pydantic
-from gymq.workers.resources.math_with_code.answers import find_answer, same_answer
+from gymq.workers.resources.math_with_code.answers import (
+    find_answer,
+    last_box,
+    normalised,
+    published_last_box,
+    published_same_answer,
+)
+from gymq.workers.resources.math_with_judge.equivalence import boxed, check, limits
+from gymq.workers.resources.math_with_judge.rules import AsMeant
 
 import gymq
+from gymq.processes import CpuTimeUsedUp
 from gymq.sandbox import GIB, Limits, PythonSession, SandboxOptions
 
 TIMED_OUT = "code timed-out"
+COMPARISON_S = 10.0  # of processor time for one comparison
 
 
 class MathRow(gymq.Row):
@@ -24,7 +35,7 @@ class MathWithCode(gymq.Resources[MathRow, PythonSession]):
     class Options(gymq.WorkerOptions):
         max_execution_time: pydantic.PositiveInt = 10  # seconds for one call
         sandbox: SandboxOptions = SandboxOptions()
-        hardened: bool = True  # False: whole numbers are compared with a tolerance too
+        hardened: bool = True  # False: as texts, or as numbers with a tolerance
 
     reward_range = (0.0, 1.0)
     needs = frozenset({"sandbox"})
@@ -32,6 +43,8 @@ class MathWithCode(gymq.Resources[MathRow, PythonSession]):
     async def start(self) -> None:
         self._sandbox = await self.options.sandbox.started()
         self._limits = self.options.sandbox.limits(Limits(memory_bytes=4 * GIB))
+        if self.options.hardened:
+            self.compute_limits = limits(COMPARISON_S, os.cpu_count() or 1)
 
     async def stop(self) -> None:
         await self._sandbox.stop()
@@ -66,10 +79,21 @@ class MathWithCode(gymq.Resources[MathRow, PythonSession]):
 
     async def verify(self, request: gymq.VerifyRequest[MathRow, PythonSession]) -> gymq.Verdict:
         state = request.state
-        answer = find_answer(request.response["output"])
-        accuracy = answer is not None and same_answer(
-            answer, request.row.expected_result, hardened=self.options.hardened
-        )
+        is_hardened, expected = self.options.hardened, request.row.expected_result
+        answer = find_answer(request.response["output"], last_box if is_hardened else published_last_box)
+        same = self._same_answer if is_hardened else self._published_same_answer
+        accuracy = answer is not None and await same(answer, expected)
         if state is not None:
             await state.close()
         return gymq.Verdict(float(accuracy), extracted_answer=answer, accuracy=accuracy)
+
+    async def _same_answer(self, answer: str, expected: str) -> bool:
+        if normalised(answer) == normalised(expected):
+            return True
+        try:
+            return (await self.compute(check, AsMeant(), expected, boxed(answer))).reward == 1.0
+        except CpuTimeUsedUp:
+            return False
+
+    async def _published_same_answer(self, answer: str, expected: str) -> bool:
+        return published_same_answer(answer, expected)

@@ -2,7 +2,12 @@ import json
 from typing import Any
 
 import pytest
-from gymq.workers.resources.math_with_code.answers import find_answer, last_box, same_answer
+from gymq.workers.resources.math_with_code.answers import (
+    find_answer,
+    last_box,
+    published_last_box,
+    published_same_answer,
+)
 from gymq.workers.resources.math_with_code.worker import MathWithCode
 
 import gymq
@@ -138,6 +143,20 @@ async def test_code_that_is_no_text_is_refused(env):
     [("\\boxed{1} \\boxed{ {2} }", "{2}"), ("\\boxed{1} \\boxed{2", None), ("\\boxed{}", ""), ("boxed{1}", None)],
 )
 def test_the_last_box_is_read_by_counting_braces(text, box):
+    assert published_last_box(text) == box
+
+
+@pytest.mark.parametrize(
+    ("text", "box"),
+    [
+        ("\\boxed{1} \\boxed{ {2} }", "{2}"),
+        ("\\boxed{1} \\boxed{2", "1"),
+        ("<think>\\boxed{1}</think> none", None),
+        ("<think>\\boxed{1}</think> \\boxed {3}", "3"),
+        ("\\boxed{1}, no: \\boxed{\\frac{1}{2}}", "\\frac{1}{2}"),
+    ],
+)
+def test_the_box_that_the_reply_stands_by_is_read(text, box):
     assert last_box(text) == box
 
 
@@ -145,8 +164,8 @@ def test_printed_boxes_count_only_where_no_message_has_one():
     printed = {"type": "function_call_output", "call_id": "c", "output": '{"stdout": "\\\\boxed{7}"}'}
     null = {"type": "function_call_output", "call_id": "c", "output": '{"stdout": null}'}
     said = {"type": "message", "role": "assistant", "content": "\\boxed{8}"}
-    assert find_answer([printed, null]) == "7"
-    assert find_answer([said, printed]) == "8"
+    assert find_answer([printed, null], last_box) == "7"
+    assert find_answer([said, printed], last_box) == "8"
 
 
 @pytest.mark.parametrize(
@@ -165,12 +184,32 @@ def test_printed_boxes_count_only_where_no_message_has_one():
     ],
 )
 def test_answers_are_compared_as_text_and_as_numbers(answer, expected, same):
-    assert same_answer(answer, expected) is same
+    assert published_same_answer(answer, expected) is same
 
 
-@pytest.mark.parametrize("answer", ["2000001", "02000001", "1999999", "2000001.0", "2000001.", "2.000001e6"])
-def test_a_whole_number_is_no_other_one(answer):
-    assert not same_answer(answer, "2000000")
-    assert same_answer(answer, "2000000", hardened=False)
-    assert same_answer("2000000", "+02000000")
-    assert same_answer("2000000.0", "2000000")
+@pytest.mark.parametrize(
+    ("answer", "expected", "reward"),
+    [
+        ("2000001", "2000000", 0.0),
+        ("2000001.0", "2000000", 0.0),
+        ("2000000.0", "2000000", 1.0),
+        ("\\textbf{391}", "391", 1.0),
+        ("\\frac{1}{2}", "0.5", 1.0),
+        ("1{,}000", "1000", 1.0),
+        ("x = 5", "5", 1.0),
+        ("2\\sqrt{3}", "2\u221a3", 1.0),
+        ("3-1", "4-2", 0.0),
+        ("ABC", "BAC", 0.0),
+        ("2^{-98}", "2^{-99}", 0.0),
+        ("5 or 6", "5", 0.0),
+    ],
+)
+async def test_answers_mean_what_they_mean_in_math_with_judge(env, answer, expected, reward):
+    row = ROW | {"expected_result": expected}
+    assert (await env.verify(row, reply(f"\\boxed{{{answer}}}"))).reward == reward
+
+
+async def test_a_close_whole_number_is_right_by_the_published_rule():
+    async with Harness(MathWithCode, {"hardened": False}) as env:
+        verdict = await env.verify(ROW | {"expected_result": "2000000"}, reply("\\boxed{2000001}"))
+    assert verdict.reward == 1.0
