@@ -95,7 +95,7 @@ def _unless_it_introduces(found: re.Match[str]) -> str:
 
 
 def _without_stop(text: str) -> str:
-    while text.endswith((".", ",", ";", "!")) and not text.endswith(("\\,", "\\;", "\\!")):
+    while text.endswith((".", ",", ";")) and not text.endswith(("\\,", "\\;")):
         text = text[:-1].rstrip()
     return text
 

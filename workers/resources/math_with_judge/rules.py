@@ -8,18 +8,20 @@ from typing import Any
 from gymq.workers.resources.math_with_judge.equivalence import Equivalence, by_library, is_contradiction, targets
 from gymq.workers.resources.math_with_judge.exact import same_number
 from gymq.workers.resources.math_with_judge.notation import is_balanced, tidy
+from gymq.workers.resources.math_with_judge.size import end_of_huge
 from gymq.workers.resources.math_with_judge.texts import other_unit, same_text
 
 from gymq.text import boxes, conclusion
 
-LONGEST_ANSWER = 2_000  # characters; of a reply without a box, so many at its end are read
+LONGEST_ANSWER = 1_000  # characters; of a reply without a box, so many at its end are read
 _JOINS = re.compile(r"[\s$,;.]*(?:(?:and|or|,|;)[\s$]*)?")
 
 
 class AsMeant:
     """Takes the answer that the reply stands by, behind its thoughts; numbers are exact, texts are no products.
 
-    math-verify reads formulas and compares those that are no numbers.
+    math-verify reads formulas and compares those that are no numbers. A calculation that takes for ever
+    and that the expected answer does not need is wrong.
     """
 
     def decide(self, expected_answer: str, reply: str) -> Equivalence:
@@ -32,13 +34,18 @@ class AsMeant:
         same = same_text(wanted, given)
         if same is not None:
             return Equivalence(float(same), given)
+        if end_of_huge(given) and not end_of_huge(wanted):
+            return Equivalence(0.0, given)
         readings = _read(f"\\boxed{{{given}}}")
         shown = str(readings[0]) if readings else given
         same = not other_unit(wanted, given) and _is_same(wanted, given, readings)
         return Equivalence(float(same), shown)
 
     def _from_prose(self, expected_answer: str, end: str) -> Equivalence:
-        found = by_library(tidy(expected_answer), end)
+        wanted = tidy(expected_answer)
+        if not end_of_huge(wanted):
+            end = end[end_of_huge(end) :]
+        found = by_library(wanted, end)
         if found.reward and is_contradiction(_read(end)):
             return Equivalence(0.0, found.extracted_answer)
         return found

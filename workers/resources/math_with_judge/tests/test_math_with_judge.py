@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 from gymq.workers.resources.math_with_judge import equivalence, verifier
-from gymq.workers.resources.math_with_judge.rules import AsMeant, Published
+from gymq.workers.resources.math_with_judge.notation import tidy
+from gymq.workers.resources.math_with_judge.rules import AsMeant, Published, last_answer
+from gymq.workers.resources.math_with_judge.size import end_of_huge
 from gymq.workers.resources.math_with_judge.worker import Math
 
 import gymq
@@ -82,7 +84,7 @@ async def test_a_busy_machine_is_a_failure_and_no_zero(monkeypatch):
     monkeypatch.setattr(equivalence, "LONGEST_WAIT", 0.01)
     async with Harness(Math, {"library_verifier_timeout_seconds": 30.0}) as env:
         with pytest.raises(gymq.RolloutError, match="in time") as caught:
-            await env.verify(row("5"), reply(ENDLESS))
+            await env.verify(row("8^{8^{8^{8}}}"), reply(ENDLESS))
     assert caught.value.failure_class is gymq.FailureClass.VERIFIER_FAILED
 
 
@@ -106,7 +108,7 @@ def test_alarms_of_the_library_ring_after_processor_time_and_not_before():
 async def test_a_process_that_is_killed_is_a_failure_and_no_zero():
     async with Harness(Math, {"library_verifier_timeout_seconds": 60.0}) as env:
         await env.verify(row("5"), reply("\\boxed{5}"))
-        check = asyncio.ensure_future(env.verify(row("5"), reply(ENDLESS)))
+        check = asyncio.ensure_future(env.verify(row("8^{8^{8^{8}}}"), reply(ENDLESS)))
         pause_s = 0.25
         while not check.done():
             await asyncio.sleep(pause_s)
@@ -291,3 +293,59 @@ def test_delimiters_around_the_expected_answer_are_taken_off(expected_answer, cl
 )
 def test_what_counts_as_equivalent(expected, given, reward):
     assert equivalence.check(AsMeant(), expected, f"The answer is \\boxed{{{given}}}").reward == reward
+
+
+@pytest.mark.parametrize(
+    "looping",
+    [
+        "\\boxed{9^{9^{9^{9}}}}",
+        "\\boxed{2^{2^{2^{2^{2^{2}}}}}}",
+        "\\boxed{10^{10^{10}}}",
+        "So it is $9^{9^{9^{9}}}$",
+        "\\boxed{\\left(9^{\\left(9^{9}\\right)}\\right)}",
+        "\\boxed{100000000!}",
+        "\\boxed{(((9!)!)!)!}",
+        "\\boxed{\\binom{100000000}{50000000}}",
+        "\\boxed{\\sum_{n=1}^{100000000} n^{n}}",
+        "\\boxed{\\prod_{n=1}^{10000000} n}",
+        "\\boxed{(x+y+z+1)^{300}}",
+        "\\boxed{\\sin(10^{10^{8}})}",
+        "\\boxed{" + "9" * 900 + "^" + "9" * 50 + "}",
+    ],
+)
+def test_a_calculation_that_takes_for_ever_is_seen_before_it_begins(looping):
+    answer = last_answer(looping)
+    assert end_of_huge(tidy(looping if answer is None else answer)) > 0
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *(
+            "2^{100}",
+            "2^{-99}",
+            "10^{20}",
+            "2^{2^{10}}",
+            "52!",
+            "1/52!",
+            "3^{2024}",
+            "2^{1000}-1",
+            "0^{5}",
+            "(x+1)^{10}",
+        ),
+        *("\\sum_{n=1}^{100} n", "\\binom{2024}{1012}", "x^{2024}", "6.63 \\times 10^{-34}", "\\sqrt{10^{40}+1}"),
+    ],
+)
+def test_what_answers_say_is_calculated(answer):
+    assert end_of_huge(tidy(answer)) == 0
+
+
+def test_a_factorial_is_no_shout():
+    assert AsMeant().decide("120", "\\boxed{5!}").reward == 1.0
+    assert AsMeant().decide("5", "\\boxed{5!}").reward == 0.0
+    assert AsMeant().decide("\\text{Paris}", "\\boxed{\\text{Paris}.}").reward == 1.0
+
+
+def test_a_huge_calculation_that_is_expected_is_tried_and_one_before_the_answer_is_not():
+    assert AsMeant().decide("9^{9^{9}}", "\\boxed{9^{9^{9}}}").reward == 1.0
+    assert AsMeant().decide("5", "As $9^{9^{9^{9}}}$ ends in 9, the answer is 5").reward == 1.0
