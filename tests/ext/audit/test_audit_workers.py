@@ -9,7 +9,7 @@ from gymq.execution.loading.registry import WorkerNotFound
 from gymq.ext.audit.auditing import audit
 from gymq.ext.audit.report import CHECKS, AuditError
 
-RESOURCES = Path(__file__).parents[2] / "workers" / "resources"
+RESOURCES = Path(__file__).parents[3] / "workers" / "resources"
 NAMES = sorted(path.parent.name for path in RESOURCES.glob("*/worker.py"))
 
 # Their verifier is the one of math_with_judge, which gets the replies that take all the time that they are given.

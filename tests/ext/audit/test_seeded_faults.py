@@ -10,7 +10,7 @@ from gymq.ext.audit import checks
 from gymq.ext.audit.auditing import audit
 from gymq.ext.audit.report import AuditError
 
-RESOURCES = Path(__file__).parents[2] / "workers" / "resources"
+RESOURCES = Path(__file__).parents[3] / "workers" / "resources"
 
 
 @dataclass(frozen=True)

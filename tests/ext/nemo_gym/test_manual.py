@@ -8,7 +8,7 @@ import pytest
 from gymq.ext.nemo_gym.openapi import document
 from gymq.ext.nemo_gym.settings import BridgeSettings
 
-PAGE = (Path(__file__).parents[2] / "docs" / "bridge.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).parents[3] / "docs" / "bridge.md").read_text(encoding="utf-8")
 
 
 def table(*headings: str) -> list[list[str]]:

@@ -16,7 +16,7 @@ from tests.support.compatibility import record
 
 from .nemo_gym_package import CURRENT, fetched
 
-PAGE = (Path(__file__).parents[2] / "docs" / "migration.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "migration.md").read_text()
 CODE = set(re.findall(r"`([^`\n]+)`", PAGE))
 
 

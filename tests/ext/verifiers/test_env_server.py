@@ -36,7 +36,7 @@ from tests.trainer.training import kill_worker
 zmq: Any = pytest.importorskip("zmq", reason="needs pip install 'gymq[prime-rl]'")
 pytest.importorskip("zmq.asyncio")
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 ROWS_TASKSET = ROOT / "examples" / "trainers" / "prime_rl"
 PYTHON = os.environ.get("GYMQ_VERIFIERS_PYTHON", "")
 needs_verifiers = pytest.mark.skipif(

@@ -22,7 +22,7 @@ from tests.ext.formats.test_foreign import rollout
 from tests.support.compatibility import record
 
 Row = dict[str, Any]
-TASKSET = Path(__file__).parents[2] / "examples" / "trainers" / "prime_rl"
+TASKSET = Path(__file__).parents[3] / "examples" / "trainers" / "prime_rl"
 COUNTER = "example_session_state_mgmt"
 ADD = {
     "type": "function",
