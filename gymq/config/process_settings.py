@@ -17,6 +17,9 @@ TOKEN_ID_CAPTURE = "token_id_capture"
 SETTINGS = frozenset({RAY_ADDRESS, PROFILING, PROFILES, OBSERVABILITY, TOKEN_ID_CAPTURE})
 """Settings that are in effect here; none of them is an instance."""
 
+HAVE_TOKENS = "results have their tokens here, not receipts for them; set token_capture.enabled to false"
+"""Why tokens that NeMo RL's engines would put into its TransferQueue are refused, and what to set."""
+
 _DEFAULT_PROFILES = ".gymq/profiles"
 _TRACES = "OTEL_TRACES_EXPORTER"
 
@@ -57,9 +60,12 @@ def is_enabled(capture: Any) -> bool:
     """Return whether a value of `token_id_capture`, a truth value or a mapping with `enabled`, asks for token ids.
 
     Raises:
-        ConfigError: it is neither.
+        ConfigError: it is neither, or asks for `external_staging`.
     """
-    enabled = capture.get("enabled", False) if isinstance(capture, dict) else capture
+    options = capture if isinstance(capture, dict) else {"enabled": capture}
+    enabled = options.get("enabled")
     if enabled is not None and not isinstance(enabled, bool):
         raise ConfigError(f"{TOKEN_ID_CAPTURE} must be true, false or a mapping with `enabled`, not {capture!r}")
+    if enabled and options.get("external_staging"):
+        raise ConfigError(f"{TOKEN_ID_CAPTURE}.external_staging is not supported: {HAVE_TOKENS}")
     return bool(enabled)

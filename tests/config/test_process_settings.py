@@ -43,9 +43,13 @@ def test_the_exporter_that_the_environment_names_stays(monkeypatch: pytest.Monke
         ("profiling_enabled: 3", "profiling_enabled must be true or false, not 3"),
         ("ray_head_node_address: [a]", "ray_head_node_address must be text"),
         ("token_id_capture: {enabled: 1}", "token_id_capture must be true, false or a mapping with `enabled`"),
+        (
+            "token_id_capture: {enabled: true, external_staging: true, external_staging_backend: vllm_worker}",
+            r"external_staging is not supported: .*; set token_capture\.enabled to false$",
+        ),
     ],
 )
-def test_a_value_of_another_type_is_refused(load_files: Any, files: dict[str, str], text: str, message: str) -> None:
+def test_a_value_that_cannot_be_in_effect_is_refused(load_files: Any, files: dict[str, str], text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         check_keys(load_files({**files, "x.yaml": text}, env=ENV))
 

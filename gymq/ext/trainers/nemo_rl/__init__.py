@@ -21,7 +21,7 @@ from gymq.bus import Bus
 from gymq.bus.discovery import find_workers, is_running
 from gymq.cluster.launch import Cluster
 from gymq.config import Config, load
-from gymq.config.process_settings import process_variables
+from gymq.config.process_settings import HAVE_TOKENS, process_variables
 from gymq.data.rows import AGENT_REF, ROW_NUMBER, TASK_INDEX
 from gymq.ext.trainers.nemo_rl.logs import MessageLogs
 from gymq.ext.trainers.nemo_rl.media import embed_media
@@ -60,8 +60,7 @@ class NemoGym:
             TrainerError: it asks for what this actor does not do.
         """
         if (cfg.get("token_capture") or {}).get("enabled"):
-            text = "results have their tokens here, not receipts for them"
-            raise TrainerError(f"token_capture is not supported: {text}; set token_capture.enabled to false")
+            raise TrainerError(f"token_capture is not supported: {HAVE_TOKENS}")
         self._cfg = cfg
         self._logs = MessageLogs(cfg, may_lack_experts=self.names_agent)
         self._stack = AsyncExitStack()
