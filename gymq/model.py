@@ -9,6 +9,8 @@ from typing import Any
 
 from gymq.authoring import Worker
 from gymq.defaults import WeightsMode
+from gymq.failures import RolloutError
+from gymq.protocol.messages import FailureClass
 
 
 @dataclass
@@ -93,6 +95,21 @@ class Model(Worker, ABC):
         Raises:
             RolloutError: there was no answer; `curable` if there will be none before the configuration changes.
         """
+
+    async def read_prompt(
+        self, prompt: list[int] | dict[str, Any], num_log_probs: int, timeout_s: float
+    ) -> dict[str, Any]:
+        """Return the fields of `gymq.protocol.messages.PromptRead` that suit a prompt. Optional.
+
+        Args:
+            prompt: tokens, of which the log probs are asked for, or a chat with messages and tools, of which the ids
+                are.
+            num_log_probs: of the likeliest tokens at each place; -1: all.
+
+        Raises:
+            RolloutError: MODEL_FAILED; see `respond`.
+        """
+        raise RolloutError(FailureClass.MODEL_FAILED, f"{self.name} reads no prompts", retryable=False)
 
     def told_versions(self) -> Collection[str]:
         """Return the policy versions that its engines name, if someone else gives them their weights. Optional.

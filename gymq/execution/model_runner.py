@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import math
+from collections.abc import Awaitable
 from typing import Any
 
 import msgspec
@@ -24,7 +25,18 @@ from gymq.failures import JudgeFailed, RolloutError, describe_author_error
 from gymq.model import Model, ModelMemory, ModelRequest
 from gymq.protocol import subjects, tokens
 from gymq.protocol.codec import Decoder, encode
-from gymq.protocol.messages import BlobRef, FailureClass, Generate, Generated, GenerateNext, Load, NeedsPrefix
+from gymq.protocol.messages import (
+    BlobRef,
+    Call,
+    FailureClass,
+    Generate,
+    Generated,
+    GenerateNext,
+    Load,
+    NeedsPrefix,
+    PromptRead,
+    ReadPrompt,
+)
 
 log = logging.getLogger("gymq.model")
 
@@ -38,7 +50,7 @@ PUBLISH_EVERY_S = 1.0  # a load that does not change
 
 LONG_REPLY = 4096  # tokens; packing and encoding so many takes some milliseconds
 
-_decode = Decoder(Generate, BlobRef)
+_decode = Decoder(Generate, ReadPrompt, BlobRef)
 _decode_next = Decoder(Generate, GenerateNext, BlobRef)
 
 
@@ -140,12 +152,16 @@ class ModelRunner:
         running = sum(service.load for service in self._services) - waiting
         return Load(worker=self._worker, running=running, waiting=waiting)
 
-    async def answer(self, _subject: str, request: Generate | GenerateNext) -> Generated | NeedsPrefix:
+    async def answer(
+        self, _subject: str, request: Generate | GenerateNext | ReadPrompt
+    ) -> Generated | NeedsPrefix | PromptRead:
         """Answer one model call.
 
         Raises:
             RolloutError: the model failed, or returned an invalid reply.
         """
+        if isinstance(request, ReadPrompt):
+            return await self._read(request)
         if isinstance(request, Generate):
             return await self._generate(request, ModelMemory())
         before = None
@@ -179,17 +195,9 @@ class ModelRunner:
         return generated
 
     async def _generate(self, request: Generate, memory: ModelMemory) -> Generated:
-        left_s = current_call.get().deadline - asyncio.get_running_loop().time()  # it may have waited for a slot
-        timeout_s = min(request.timeout_s, left_s)
-        model_request = ModelRequest(request.params, request.session, request.rollout, timeout_s, memory)
+        model_request = ModelRequest(request.params, request.session, request.rollout, _left_s(request), memory)
         version = self.model.policy_version
-        try:
-            response = await self.model.respond(model_request)
-        except RolloutError:
-            raise
-        except Exception as error:
-            text = f"{self.model.name}: {describe_author_error(error)}"
-            raise RolloutError(FailureClass.MODEL_FAILED, text, curable=isinstance(error, ImportError)) from error
+        response = await self._of_author(self.model.respond(model_request))
         try:
             if tokens.count(response) < LONG_REPLY:
                 tokens.pack(response)
@@ -204,6 +212,31 @@ class ModelRunner:
             text = f"invalid response from model {self.model.name}: {error}"
             raise RolloutError(FailureClass.MODEL_FAILED, text) from error
         return Generated(response=response, worker=self._worker, policy_versions=versions if versions != [""] else [])
+
+    async def _read(self, request: ReadPrompt) -> PromptRead:
+        reading = self.model.read_prompt(request.prompt, request.num_log_probs, _left_s(request))
+        answer = await self._of_author(reading)
+        try:
+            read = msgspec.convert(answer, PromptRead)
+        except msgspec.ValidationError as error:
+            text = f"invalid answer from model {self.model.name}: {error}"
+            raise RolloutError(FailureClass.MODEL_FAILED, text) from error
+        read.log_probs = read.log_probs[request.first :]
+        return read
+
+    async def _of_author(self, answer: Awaitable[dict[str, Any]]) -> dict[str, Any]:
+        try:
+            return await answer
+        except RolloutError:
+            raise
+        except Exception as error:
+            text = f"{self.model.name}: {describe_author_error(error)}"
+            raise RolloutError(FailureClass.MODEL_FAILED, text, curable=isinstance(error, ImportError)) from error
+
+
+def _left_s(request: Call) -> float:
+    """Return the seconds that a call has left, which may have waited for a slot."""
+    return min(request.timeout_s, current_call.get().deadline - asyncio.get_running_loop().time())
 
 
 def _continues(request: GenerateNext) -> bool:

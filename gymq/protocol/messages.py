@@ -347,6 +347,19 @@ class Generated(Message, tag="generated.v1", kw_only=True):
     state: Token | None = None  # names the conversation up to this reply; only in answer to GenerateNext
 
 
+class ReadPrompt(Call, tag="read_prompt.v1", kw_only=True):
+    """Have a model's engine read a prompt that it is not to continue: tokens, or a chat with messages and tools."""
+
+    prompt: list[int] | dict[str, Any]
+    num_log_probs: int = 0  # of the likeliest tokens at each place; -1: all
+    first: Index = 0  # place of the first token whose log probs are returned
+
+
+class PromptRead(Message, tag="prompt_read.v1", kw_only=True):
+    token_ids: list[int] = []  # that the engine makes of a chat
+    log_probs: list[dict[str, float]] = []  # by id, of each token of a prompt in tokens: the model's own ones
+
+
 class NeedsPrefix(Message, tag="needs_prefix.v1", kw_only=True):
     """The worker does not have the named state of the conversation; send all items."""
 

@@ -389,10 +389,11 @@ SESSION = Subject(
     "gym.session.<worker>.<session>", "ToolCall → ToolResult, Verify → Verified, Seed → Seeded, Close → Closed"
 )
 _MODEL_CALLS = "Generate → Generated, GenerateNext → Generated or NeedsPrefix"
+_JUDGE_CALLS = "Generate → Generated, ReadPrompt → PromptRead"
 MODEL = Subject("gym.model.<model>", _MODEL_CALLS, group="model")
 REPLICA = Subject("gym.model.<model>.<worker>", _MODEL_CALLS, group="model")
-JUDGE = Subject("gym.judge.<model>", "Generate → Generated", group="model")
-ONE_JUDGE = Subject("gym.judge.<model>.<worker>", "Generate → Generated", group="model")
+JUDGE = Subject("gym.judge.<model>", _JUDGE_CALLS, group="model")
+ONE_JUDGE = Subject("gym.judge.<model>.<worker>", _JUDGE_CALLS, group="model")
 LOAD = Subject("gym.load.<model>", "Load")
 WEIGHTS = Subject("gym.weights.<model>", "Weights", "WEIGHTS")
 PUSHED = Subject("gym.pushed.<model>", "headers only")

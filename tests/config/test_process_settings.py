@@ -49,7 +49,9 @@ def test_the_exporter_that_the_environment_names_stays(monkeypatch: pytest.Monke
         ),
     ],
 )
-def test_a_value_that_cannot_be_in_effect_is_refused(load_files: Any, files: dict[str, str], text: str, message: str) -> None:
+def test_a_value_that_cannot_be_in_effect_is_refused(
+    load_files: Any, files: dict[str, str], text: str, message: str
+) -> None:
     with pytest.raises(ConfigError, match=message):
         check_keys(load_files({**files, "x.yaml": text}, env=ENV))
 

@@ -31,6 +31,8 @@ from gymq.protocol.messages import (
     Pong,
     Priority,
     Profile,
+    PromptRead,
+    ReadPrompt,
     Run,
     Seed,
     Seeded,
@@ -80,6 +82,8 @@ EXAMPLES: tuple[Message, ...] = (
     GenerateNext(**_CALL, params={"temperature": 0.5}, items=[{"role": "user"}], session="s", after="t", num_items=2),
     Generated(response={"output": []}, worker="w", policy_versions=["", "v1"], state="t"),
     NeedsPrefix(worker="w"),
+    ReadPrompt(**_CALL, prompt=[1, 2], num_log_probs=-1, first=1),
+    PromptRead(token_ids=[1], log_probs=[{}, {"1": -0.5}]),
     Load(worker="w", running=3, waiting=1, kv_cache_use=0.5, kv_cache_tokens=65536, num_callers=2),
     Weights(
         policy_version="v1", push="p", parts=2, num_bytes=9, sha256="0" * 64, before=["v0"], at=1.5, in_flight="finish"

@@ -18,7 +18,7 @@ from gymq.execution.model_runner import BusModels, ModelRunner
 from gymq.failures import JudgeFailed, RolloutError
 from gymq.model import ModelRequest
 from gymq.protocol import subjects, tokens
-from gymq.protocol.messages import FailureClass, Generate, Generated
+from gymq.protocol.messages import FailureClass, Generate, Generated, PromptRead, ReadPrompt
 from gymq.testing import reply
 from tests.support.waiting import DEADLINE_S
 
@@ -189,3 +189,32 @@ async def test_a_request_that_does_not_fit_is_not_sent_to_a_judge(calls: Calls, 
     with pytest.raises(JudgeFailed, match="does not fit"):
         await BusModels(calls).respond(run, {})
     assert not model.asked
+
+
+async def read(calls: Calls, run: str, **fields: Any) -> PromptRead:
+    request = ReadPrompt(rollout="check", timeout_s=30.0, prompt=[4, 5, 6], num_log_probs=2, **fields)
+    async with asyncio.timeout(DEADLINE_S):
+        found = await calls.call(subjects.judge(run), request)
+    assert isinstance(found, PromptRead)
+    return found
+
+
+@pytest.mark.usefixtures("model")
+async def test_a_model_that_reads_no_prompts_says_so(calls: Calls, run: str) -> None:
+    with pytest.raises(RolloutError, match="reads no prompts") as failed:
+        await read(calls, run)
+    assert failed.value.retryable is False
+
+
+async def test_the_log_probs_of_a_prompt_begin_where_they_are_asked_for(
+    calls: Calls, run: str, model: Scripted, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers: list[dict[str, Any]] = [{"log_probs": [{}, {"5": -0.5}, {"6": -1.5, "7": -2.5}]}, {"log_probs": "none"}]
+
+    async def read_prompt(_prompt: Any, _num: int, _timeout_s: float) -> dict[str, Any]:
+        return answers.pop(0)
+
+    monkeypatch.setattr(model, "read_prompt", read_prompt)
+    assert (await read(calls, run, first=2)).log_probs == [{"6": -1.5, "7": -2.5}]
+    with pytest.raises(RolloutError, match="invalid answer from model"):
+        await read(calls, run)

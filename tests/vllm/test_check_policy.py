@@ -19,6 +19,8 @@ from gymq.workers.models.local_vllm_model.worker import LocalVLLMModel
 import gymq
 from gymq.ext.policy_check.findings import check_policy
 from gymq.ext.policy_check.reference import PolicyReference
+from gymq.ext.policy_check.vllm_prompts import PromptLogProbs
+from gymq.protocol.messages import PromptRead
 from gymq.protocol.tokens import note_sampling
 from tests.support.ports import free_port
 from tests.support.waiting import until_answer
@@ -35,16 +37,23 @@ SERVE = (
 )
 
 
-async def test_the_engine_in_the_worker_is_exact(model: LocalVLLMModel) -> None:
+@pytest.mark.parametrize("has_reference", [True, False])
+async def test_the_engine_in_the_worker_is_exact(model: LocalVLLMModel, has_reference: bool) -> None:
     async def ask(params: dict[str, Any]) -> dict[str, Any]:
         request = gymq.ModelRequest(params, f"check/{uuid.uuid4()}", "check/0/0", 120.0)
         response = await model.respond(request)
         note_sampling(response, request.sampling)
         return response
 
-    findings = await check_policy(ask, PolicyReference(POLICY), tolerance=1e-4)
-    assert [finding for finding in findings if finding.verdict != "ok"] == []
-    assert len([finding for finding in findings if finding.largest is not None]) == 13
+    async def read(prompt: list[int] | dict[str, Any], num_log_probs: int, first: int) -> PromptRead:
+        found = PromptRead(**await model.read_prompt(prompt, num_log_probs, 120.0))
+        return PromptRead(token_ids=found.token_ids, log_probs=found.log_probs[first:])
+
+    source = PolicyReference(POLICY) if has_reference else PromptLogProbs(read)
+    findings = await check_policy(ask, source, tolerance=1e-4)
+    not_exact = [] if has_reference else [("repetition_penalty 1.2", "not comparable")]
+    assert [(finding.check, finding.verdict) for finding in findings if finding.verdict != "ok"] == not_exact
+    assert len([finding for finding in findings if finding.largest is not None]) == 13 - len(not_exact)
 
 
 @asynccontextmanager

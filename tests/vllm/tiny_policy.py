@@ -27,6 +27,7 @@ def options(**changed: Any) -> dict[str, Any]:
         "kv_cache_memory_bytes": 64 << 20,
         "max_model_len": MAX_MODEL_LEN,
         "max_num_seqs": 64,
+        "max_logprobs": -1,
         "distributed_executor_backend": "uni",
         "enable_auto_tool_choice": True,
         "tool_call_parser": "hermes",

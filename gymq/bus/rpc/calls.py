@@ -40,6 +40,8 @@ from gymq.protocol.messages import (
     Ping,
     Pong,
     Priority,
+    PromptRead,
+    ReadPrompt,
     Seed,
     Seeded,
     ToolCall,
@@ -61,9 +63,12 @@ ANSWERS: dict[type[Call], tuple[type[Message], ...]] = {
     Close: (Closed, Fail),
     Generate: (Generated, Fail),
     GenerateNext: (Generated, NeedsPrefix, Fail),
+    ReadPrompt: (PromptRead, Fail),
 }
 
-decode_reply = Decoder(Accepted, Fail, BlobRef, Seeded, ToolResult, Verified, Closed, Generated, NeedsPrefix)
+decode_reply = Decoder(
+    Accepted, Fail, BlobRef, Seeded, ToolResult, Verified, Closed, Generated, NeedsPrefix, PromptRead
+)
 _decode_pong = Decoder(Pong)
 
 
@@ -294,7 +299,7 @@ class Calls:
                 self._close_late_session(pending.future.result())
             raise
         except BadMessage as error:
-            of_model = isinstance(request, Generate | GenerateNext)
+            of_model = isinstance(request, Generate | GenerateNext | ReadPrompt)
             failure_class = FailureClass.MODEL_FAILED if of_model else FailureClass.VERIFIER_FAILED
             raise RolloutError(failure_class, f"unreadable reply on {subject}: {error}") from None
         except Denied as error:

@@ -15,7 +15,18 @@ import msgspec
 
 from gymq.bus import Bus
 from gymq.bus.discovery import find_workers
-from gymq.protocol.messages import Call, Close, Generate, Generated, GenerateNext, Message, Seed, ToolCall, Verify
+from gymq.protocol.messages import (
+    Call,
+    Close,
+    Generate,
+    Generated,
+    GenerateNext,
+    Message,
+    ReadPrompt,
+    Seed,
+    ToolCall,
+    Verify,
+)
 from gymq.protocol.subjects import MAX_INDEX, RolloutId
 
 MAX_RUNS = 16
@@ -24,6 +35,7 @@ MAX_RUNS = 16
 _KINDS: dict[type[Call], str] = {
     Generate: "model call",
     GenerateNext: "model call",
+    ReadPrompt: "model call",
     ToolCall: "tool call",
     Verify: "verification",
     Seed: "start of a session",

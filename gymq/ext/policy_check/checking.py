@@ -26,7 +26,7 @@ from gymq.ext.policy_check.source import LogProbSource, Unknown
 from gymq.ext.policy_check.vllm_prompts import PromptLogProbs
 from gymq.failures import RolloutError
 from gymq.protocol import subjects
-from gymq.protocol.messages import Generate, Generated
+from gymq.protocol.messages import Generate, Generated, PromptRead, ReadPrompt
 from gymq.render import listing, listing_console, printable
 
 CALL_S = 60.0  # all calls are made at once
@@ -68,7 +68,7 @@ def _chosen(name: str | None, models: Sequence[str], place: str) -> str:
 async def check_instance(found: tuple[Config, Instance], reference: Path | None, tolerance: float) -> int:
     """Check a model in a cluster that is started for it."""
     config, checked = found
-    source = await _source(reference, checked)
+    source = await _reference(reference)
     with tempfile.TemporaryDirectory(prefix="gymq-check-") as folder:
         variables = process_variables(config.tree)
         async with (
@@ -80,33 +80,38 @@ async def check_instance(found: tuple[Config, Instance], reference: Path | None,
 
 async def check_cluster(name: str | None, nats: str | None, reference: Path | None, tolerance: float) -> int:
     """Check a model of a running cluster."""
-    source = await _source(reference, None)
+    source = await _reference(reference)
     async with connected(await running_url(nats), name="gymq check-policy") as bus:
         models = {one["name"] for one in await find_workers(bus) if one["metadata"]["kind"] == "models"}
         return _report(await _check(bus, _chosen(name, sorted(models), "the cluster"), source, tolerance))
 
 
-async def _source(reference: Path | None, checked: Instance | None) -> LogProbSource:
-    if reference is not None:
-        return await asyncio.to_thread(PolicyReference, reference)
-    if checked is None or checked.implementation != _VLLM or importlib.util.find_spec("numpy") is None:
-        return Unknown()
-    url, key = checked.options["base_url"], checked.options.get("api_key")
-    return PromptLogProbs(url if isinstance(url, str) else url[0], checked.options["model"], key)
+async def _reference(checkpoint: Path | None) -> LogProbSource | None:
+    if checkpoint is not None:
+        return await asyncio.to_thread(PolicyReference, checkpoint)
+    return Unknown() if importlib.util.find_spec("numpy") is None else None
 
 
-async def _check(bus: Bus, model: str, source: LogProbSource, tolerance: float) -> list[Finding]:
+async def _check(bus: Bus, model: str, reference: LogProbSource | None, tolerance: float) -> list[Finding]:
+    """Check a model, by its engine's log probs of prompts if there is no reference."""
     calls = Calls(bus)
+    subject = subjects.judge(model)  # which clients may ask
 
     async def ask(params: dict[str, Any]) -> dict[str, Any]:
         session = f"check-{secrets.token_hex(8)}"
         request = Generate(rollout=session, timeout_s=CALL_S, params=params, session=session)
-        generated = await calls.call(subjects.judge(model), request)  # which clients may ask
+        generated = await calls.call(subject, request)
         assert isinstance(generated, Generated)
         return generated.response
 
+    async def read(prompt: list[int] | dict[str, Any], num_log_probs: int, first: int) -> PromptRead:
+        request = ReadPrompt(rollout="check", timeout_s=CALL_S, prompt=prompt, num_log_probs=num_log_probs, first=first)
+        answer = await calls.call(subject, request)
+        assert isinstance(answer, PromptRead)
+        return answer
+
     try:
-        return await check_policy(ask, source, tolerance)
+        return await check_policy(ask, reference or PromptLogProbs(read), tolerance)
     except RolloutError as error:
         raise UsageError(f"{model}: {error.message}") from None
 

@@ -29,10 +29,9 @@ def check_policy(
     """Check whether the tokens and log probs of a policy are those that were sampled.
 
     The policy is asked about a hundred short questions at several temperatures, with truncation, penalties, tools and a
-    small limit of tokens, and what it reports is computed again: with --reference, or by a vLLM engine that reads its
-    own replies as prompts, as it can be asked to at --model-url and behind `vllm_model` of a --config. Without
-    either, tokens are checked, and log probs are not. The exit status is 1 if anything differs, or no log probs could
-    be compared.
+    small limit of tokens, and what it reports is computed again: with --reference, or by the policy's own engine, which
+    reads its replies as prompts, as vLLM does behind `vllm_model` and `local_vllm_model`. Without either, tokens are
+    checked, and log probs are not. The exit status is 1 if anything differs, or no log probs could be compared.
 
     Args:
         model: with --model-url the name of the model there; otherwise the instance, not needed if there is only one.

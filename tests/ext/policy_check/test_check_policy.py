@@ -20,6 +20,7 @@ from gymq.ext.policy_check.findings import Finding, check_policy
 from gymq.ext.policy_check.source import LogProbSource, Unknown
 from gymq.ext.policy_check.vllm_prompts import PromptLogProbs
 from gymq.protocol.instances import Instance
+from gymq.protocol.messages import PromptRead
 from gymq.protocol.tokens import note_sampling
 from tests.models.scripted_engine import ScriptedEngine
 
@@ -50,9 +51,13 @@ async def check(engine: ScriptedEngine, source: LogProbSource | None = None) -> 
             note_sampling(response, request.sampling)
             return response
 
+        async def read(prompt: list[int] | dict[str, Any], num_log_probs: int, first: int) -> PromptRead:
+            found = PromptRead(**await worker.read_prompt(prompt, num_log_probs, 60.0))
+            return PromptRead(token_ids=found.token_ids, log_probs=found.log_probs[first:])
+
         await worker.start()
         try:
-            findings = await check_policy(ask, source or PromptLogProbs(server.url, "served"), TOLERANCE)
+            findings = await check_policy(ask, source or PromptLogProbs(read), TOLERANCE)
         finally:
             await worker.stop()
     return {finding.check: finding for finding in findings}
@@ -147,13 +152,16 @@ async def test_the_command_checks_an_endpoint(tmp_path: Path, faults: frozenset[
 
 async def test_the_command_checks_a_model_of_a_cluster(tmp_path: Path) -> None:
     async with MockServer() as server:
-        server.reply = ScriptedEngine().reply
+        server.reply = ScriptedEngine(faults=frozenset({"raw"})).reply
         model = Instance("policy_model", "models", "vllm_model", options(server.url))
         async with Cluster([model], folder=tmp_path / "cluster", drain_s=2.0) as cluster:
             returned, printed = await command(tmp_path, "--nats", cluster.url)
             other, refused = await command(tmp_path, "--nats", cluster.url, "--model", "judge")
+    lines = {line[:24].strip(): line for line in printed.splitlines()}
     assert returned == 1, printed
-    assert "give --reference CHECKPOINT" in printed
+    assert "--logprobs-mode processed_logprobs" in lines["temperature 0.3"]
+    assert "ok" in lines["temperature 1"]
+    assert "ok" in lines["ids of prompts"]
     assert other == 2
     assert "the models of the cluster are policy_model" in refused
 

@@ -10,6 +10,7 @@ import contextlib
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -35,6 +36,7 @@ from gymq.workers.models.vllm_model.prepare import (
     responses_body,
     tokenize_body,
 )
+from gymq.workers.models.vllm_model.prompts import prompt_ids, read_prompt
 from gymq.workers.models.vllm_model.reply import empty_completion, put_reasoning_into_text
 from gymq.workers.models.vllm_model.sampled_tokens import read_tokenized, read_tokens, warn_of_other_prompt
 from gymq.workers.models.vllm_model.weight_versions import EngineVersions, Get
@@ -263,7 +265,7 @@ class VLLMModel(EndpointModel):
                 if isinstance(prompt, list):
                     tokens.check_prompt(prompt, is_named=not (options.use_completions_api or options.use_generate_api))
                 elif tokens.prompt_token_ids is None:
-                    tokens.prompt_token_ids = await _prompt_ids(asked, sent)
+                    tokens.prompt_token_ids = await prompt_ids(asked, sent)
                     if not has_media(body["messages"]):  # an image is one token for `/tokenize`
                         warn_of_other_prompt(completion, len(tokens.prompt_token_ids))
                 request.sampling.update(recorded({**sampler.implied, **_given(body)}, sampler.log_probs))
@@ -340,6 +342,12 @@ class VLLMModel(EndpointModel):
             completion["choices"][0]["message"]["content"] = self._template.text(sampled)
         return completion, sent
 
+    async def read_prompt(
+        self, prompt: list[int] | dict[str, Any], num_log_probs: int, timeout_s: float
+    ) -> dict[str, Any]:
+        ask = partial(read_prompt, model=self.options.model, prompt=prompt, num_log_probs=num_log_probs)
+        return await self._backend.ask("", timeout_s, ask)
+
     async def _pass_through(
         self, request: gymq.ModelRequest, body: dict[str, Any], params: dict[str, Any]
     ) -> dict[str, Any]:
@@ -385,11 +393,6 @@ def _given(body: dict[str, Any]) -> dict[str, Any]:
 
 def _hash_of_settings(chat: dict[str, Any]) -> int:
     return hash(msgspec.json.encode({name: value for name, value in chat.items() if name not in _NO_SETTINGS}))
-
-
-async def _prompt_ids(asked: Asked, sent: dict[str, Any]) -> list[int]:
-    prompt = sent.get("prompt")
-    return prompt if isinstance(prompt, list) else read_tokenized(await asked.tokenize(tokenize_body(sent)))
 
 
 def _affinity(request: gymq.ModelRequest) -> str:
