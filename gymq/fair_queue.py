@@ -52,6 +52,10 @@ class FairQueue(Generic[T]):
     """Calls that wait for their turn, and those that had it until they end.
 
     Taking one needs time for each run that has calls waiting, not for each call.
+
+    Attributes:
+        num_waiting: calls that wait.
+        num_running: calls that had their turn and have not ended.
     """
 
     def __init__(self) -> None:
@@ -59,13 +63,9 @@ class FairQueue(Generic[T]):
         self._normal = self._classes[Priority.NORMAL]
         # Each with its run, and what was charged for it; None: it waits.
         self._calls: dict[T, tuple[WaitingRun[T], float | None]] = {}
-        self._num_waiting = 0
+        self.num_waiting = 0
         self._mean_cost = 1.0
-        self.num_running = 0  # had their turn and have not ended
-
-    def __len__(self) -> int:
-        """Return how many wait."""
-        return self._num_waiting
+        self.num_running = 0
 
     def __contains__(self, call: T) -> bool:
         return call in self._calls
@@ -92,7 +92,7 @@ class FairQueue(Generic[T]):
     def pop(self) -> T:
         """Take the call whose turn it is. One must wait."""
         normal = self._normal
-        of_class = normal if normal.num_waiting == self._num_waiting else self._next_class()
+        of_class = normal if normal.num_waiting == self.num_waiting else self._next_class()
         runs = of_class.runs.values()
         run = next(iter(runs)) if len(runs) == 1 else min(filter(_has_waiting, runs), key=self._position)
         call = run.waiting.popleft()
@@ -140,7 +140,7 @@ class FairQueue(Generic[T]):
     def _count(self, run: WaitingRun[T], change: int) -> None:
         run.num_waiting += change
         run.of_class.num_waiting += change
-        self._num_waiting += change
+        self.num_waiting += change
 
     @staticmethod
     def _position(run: WaitingRun[T]) -> float:

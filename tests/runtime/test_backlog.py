@@ -77,7 +77,7 @@ async def test_thousands_of_calls_for_a_full_worker_do_not_all_ask_again_and_aga
     await asyncio.gather(*begun)
     assert calls.num_sent < 4 * NUM_CALLS
     assert len(full.finished) == 5 + NUM_CALLS
-    assert (backlog._num_on_way, len(backlog._queue), backlog._turns) == (0, 0, {})
+    assert (backlog._num_on_way, backlog._queue.num_waiting, backlog._turns) == (0, 0, {})
 
 
 async def test_calls_that_are_held_back_go_by_the_class_of_their_run(
@@ -107,7 +107,7 @@ class FullWorker:
         self.is_open = True
 
     def take(self, call: OpenCall, request: Call) -> asyncio.Event | None:
-        self.is_open &= len(self.queue) < 64
+        self.is_open &= self.queue.num_waiting < 64
         if not self.is_open:
             return None
         self.queue.add(call, request.rollout, Precedence(request.priority, request.share))
@@ -115,12 +115,12 @@ class FullWorker:
         return self.answers[call]
 
     def answer_one(self, tokens: dict[str, int]) -> str:
-        while self.queue and len(self.running) < 4:
+        while self.queue.num_waiting and len(self.running) < 4:
             self.running.append(self.queue.pop())
         call = self.running.pop(0)
         self.queue.end(call, float(tokens[call.run]))
         self.answers.pop(call).set()
-        self.is_open |= len(self.queue) < 32
+        self.is_open |= self.queue.num_waiting < 32
         return call.run
 
 
@@ -147,7 +147,7 @@ async def test_runs_get_their_shares_of_a_worker_although_most_of_their_calls_ar
     begun += [asyncio.create_task(one_call("one", number, 1.0)) for number in range(2000)]
     used: Counter[str] = Counter()
     for number in range(1500):
-        while len(worker.queue) < 16:  # noqa: ASYNC110 - the next ones come after a pause
+        while worker.queue.num_waiting < 16:  # noqa: ASYNC110 - the next ones come after a pause
             await asyncio.sleep(0)
         run = worker.answer_one(tokens)
         used[run] += tokens[run] * (number >= 500)
@@ -194,5 +194,5 @@ async def test_a_call_that_is_held_back_ends_at_its_deadline_or_when_nobody_wait
     full.go.set()
     await asyncio.gather(*begun)
     backlog = calls._backlogs[run]
-    assert (backlog._num_on_way, len(backlog._queue), backlog._turns) == (0, 0, {})
+    assert (backlog._num_on_way, backlog._queue.num_waiting, backlog._turns) == (0, 0, {})
     assert len(full.started) == 5

@@ -172,7 +172,10 @@ class KvBudgets:
 
     def of(self, model: str) -> KvBudget:
         """Return the budget of a model; it has no limit until the model's replicas state what they hold."""
-        return self._budgets.setdefault(model, KvBudget())
+        budget = self._budgets.get(model)
+        if budget is None:
+            budget = self._budgets[model] = KvBudget()
+        return budget
 
     def heard(self, model: str, num_tokens: int, num_callers: int) -> None:
         """Follow what the replicas of a model state.

@@ -62,7 +62,7 @@ class Backlog:
 
     def start(self) -> bool:
         """Count a call as on its way, unless it has to wait for its turn."""
-        if self._queue or self._num_on_way >= self._most:
+        if self._queue.num_waiting or self._num_on_way >= self._most:
             return False
         self._num_on_way += 1
         return True
@@ -115,7 +115,7 @@ class Backlog:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._queue:
+        if self._queue.num_waiting:
             self._most += 1
             self._let_go()
 
@@ -140,7 +140,7 @@ class Backlog:
             self._num_on_way -= 1
         if call in self._queue:
             self._queue.end(call)
-        if self._queue:
+        if self._queue.num_waiting:
             self._let_go()
 
     def _say(self, *, is_full: bool) -> None:
@@ -148,7 +148,7 @@ class Backlog:
         self._reason = full if is_full else f"no worker serves {self._subject}"
 
     def _let_go(self) -> None:
-        while self._timer is None and self._queue and self._num_on_way < self._most:
+        while self._timer is None and self._queue.num_waiting and self._num_on_way < self._most:
             self._let_one_go()
 
     def _let_one_go(self) -> None:
@@ -159,7 +159,7 @@ class Backlog:
 
     def _try(self) -> None:
         self._timer = None
-        if self._queue:
+        if self._queue.num_waiting:
             self._let_one_go()
             self._try_later()
 

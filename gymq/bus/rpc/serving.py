@@ -116,7 +116,7 @@ class Service:
     @property
     def load(self) -> int:
         """Calls running or waiting."""
-        return self._queue.num_running + len(self._queue)
+        return self._queue.num_running + self._queue.num_waiting
 
     @property
     def _is_full(self) -> bool:
@@ -127,12 +127,12 @@ class Service:
     @property
     def _has_room(self) -> bool:
         most_waiting = self._most_waiting or MOST_WAITING
-        return len(self._queue) < most_waiting // 2 and self._waiting_bytes < MOST_WAITING_BYTES // 2
+        return self._queue.num_waiting < most_waiting // 2 and self._waiting_bytes < MOST_WAITING_BYTES // 2
 
     @property
     def held_back(self) -> int:
         """Calls that wait because as many run as may."""
-        return len(self._queue) if self._queue.num_running >= self.limit else 0
+        return self._queue.num_waiting if self._queue.num_running >= self.limit else 0
 
     @property
     def num_callers(self) -> int:
@@ -206,7 +206,7 @@ class Service:
             self._server.in_background(self._unsubscribe())
 
     def _start_one(self) -> bool:
-        if not self._queue or self._queue.num_running >= self.limit:
+        if not self._queue.num_waiting or self._queue.num_running >= self.limit:
             return False
         job = self._queue.pop()
         self._waiting_bytes -= job.num_bytes
@@ -289,7 +289,7 @@ class Service:
         return request
 
     def _next(self) -> None:
-        if self._queue:
+        if self._queue.num_waiting:
             self._starter.schedule()
         if not self._subscriptions and not self._leaving and self._has_room:
             self._server.in_background(self.join())
@@ -303,7 +303,7 @@ class Service:
 
     def drop_all(self) -> None:
         """Remove all jobs that have not started."""
-        while self._queue:
+        while self._queue.num_waiting:
             job = self._queue.pop()
             self._queue.end(job)
             self._waiting_bytes -= job.num_bytes

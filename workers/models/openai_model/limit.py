@@ -54,7 +54,7 @@ class AdaptiveLimit:
     def held_back(self) -> int:
         """Requests that wait because the endpoint refused others within the last minute."""
         recent = asyncio.get_running_loop().time() - self._refused_at < LONGEST_PAUSE_S
-        return len(self._queue) if recent else 0
+        return self._queue.num_waiting if recent else 0
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[int]:
@@ -96,12 +96,12 @@ class AdaptiveLimit:
         return self.in_flight < self.now and asyncio.get_running_loop().time() >= self._resume_at
 
     def _let_through(self) -> None:
-        while self._queue and self._has_room():
+        while self._queue.num_waiting and self._has_room():
             turn = self._queue.pop()
             if not turn.done():  # else it was cancelled, and ends at once
                 turn.set_result(None)
         loop = asyncio.get_running_loop()
-        if self._queue and loop.time() < self._resume_at and self._timer is None:
+        if self._queue.num_waiting and loop.time() < self._resume_at and self._timer is None:
             self._timer = loop.call_at(self._resume_at, self._resume)
 
     def _resume(self) -> None:

@@ -106,7 +106,7 @@ class Engines:
         reports = [report for name, report in by_name.items() if not self._balancer.is_gone(name)] or [
             *by_name.values()
         ]
-        num_requests = len(self._waiting) + self._balancer.in_flight
+        num_requests = self._waiting.num_waiting + self._balancer.in_flight
         num_tokens = sum(report.kv_cache_tokens for report in reports) // self._balancer.num_replicas
         return gymq.ModelLoad(num_requests, 0, max(report.kv_cache_use for report in reports), num_tokens)
 
@@ -115,7 +115,7 @@ class Engines:
         reason = "the engines have enough to do" if self._engines else f"{self._sources}: no engine is known"
         if self._engines and all(engine.reported and engine.reported.is_paused for engine in self._engines.values()):
             reason = "the engines are paused"
-        return Counter({reason: len(self._waiting)})
+        return Counter({reason: self._waiting.num_waiting})
 
     async def ask(self, session: str, timeout_s: float, exchange: Exchange) -> dict[str, Any]:
         """Return what `exchange` gives with the session's engine, else with the one where it waits least.
@@ -198,7 +198,7 @@ class Engines:
     def _let_through(self) -> None:
         """Give requests that wait to the engines that have room."""
         now = asyncio.get_running_loop().time()
-        while len(self._waiting) and self._balancer.choose("", now) is not None:
+        while self._waiting.num_waiting and self._balancer.choose("", now) is not None:
             self._give(self._waiting.pop())
 
     def _give(self, request: _Request) -> None:
