@@ -55,6 +55,7 @@ _SIGNS = str.maketrans(
         "\u03b2": r"\beta ",
     }
 )
+_ARROW = re.compile(r"\\(?:to|(?:long)?rightarrow|(?:Long)?[Rr]ightarrow|implies|mapsto)(?![A-Za-z])|[\u2192\u21d2]")
 _REPEATING = re.compile(
     r"(?<![\d.])(\d*)\.(\d*)(?:\\(?:overline|bar)\s*\{(\d+)\}|\\dot\s*\{?(\d)\}?(?:(\d*)\\dot\s*\{?(\d)\}?)?|\((\d+)\))"
 )
@@ -73,7 +74,7 @@ def tidy(answer: str) -> str:
     text = _BLANKS.sub(" ", undressed(answer.translate(_SIGNS)))
     text = _RAISED_RUN.sub(lambda found: "^{" + found[0].translate(_PLAIN_OF_RAISED) + "}", text)
     text = _LOWERED_RUN.sub(lambda found: "_{" + found[0].translate(_PLAIN_OF_LOWERED) + "}", text)
-    text = _SIZE.sub("", text)
+    text = _ARROW.sub(" = ", _SIZE.sub("", text))
     text = _UPRIGHT_NAME.sub(r"\\\1", _UPRIGHT.sub(r"\1", text))
     text = _THIN.sub(" ", _THOUSANDS.sub("", text))
     text = _ROOT_OF.sub(lambda found: rf"\sqrt{_INDEX[found[1]]}{{{found[2]}}}", text)

@@ -214,6 +214,10 @@ async def test_an_answer_brings_no_label_and_ends_no_place():
     ("given", "reward", "reward_of_the_peer"),
     [
         ("999 = 7", 0.0, 1.0),
+        ("999 \\to 7", 0.0, 1.0),
+        ("999 \\Rightarrow 7", 0.0, 1.0),
+        ("999 \u2192 7", 0.0, 1.0),
+        ("2 + 5 \\Rightarrow 7", 1.0, 1.0),
         ("3 = 4 = 7", 0.0, 1.0),
         ("999 = x = 7", 0.0, 1.0),
         ("x = 999 = 7", 0.0, 1.0),
