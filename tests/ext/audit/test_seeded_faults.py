@@ -43,6 +43,20 @@ FAULTS = {
     "the first of several answers counts": Fault(
         "mcqa", "all options", "letter is not None and letter == gold", 'f"boxed{{{gold}}}" in reply', "all letters as"
     ),
+    "an answer in bold is none": Fault(
+        "mcqa",
+        "dressed answers",
+        "letter == gold)",
+        'letter == gold and "textbf" not in reply)',
+        "textbf: reward 0; a right answer, false 0",
+    ),
+    "one of several answers counts": Fault(
+        "mcqa",
+        "near misses",
+        "letter is not None and letter == gold",
+        'letter == gold or f"{gold}) " in reply',
+        "several answers: reward 1; a wrong answer, false 1",
+    ),
     "a state that all sessions share": Fault(
         "example_session_state_mgmt",
         "an idle session",
