@@ -16,15 +16,12 @@ NAMES = sorted(path.parent.name for path in RESOURCES.glob("*/worker.py"))
 SLOW = {"repeated text", "huge", "deep", "growth"}
 LEFT_OUT = {"ns_tools": SLOW, "polymath": SLOW}
 
-TAKES_LONG = {
-    *("bird_sql", "code_fim", "code_gen", "ether0", "evalplus", "ifbench", "math_with_judge", "mcp_tools"),
-    *("newton_bench", "ns_tools", "polymath", "reasoning_gym", "structeval", "structured_outputs", "swerl_gen"),
-    *("terminus_judge", "workplace_assistant"),
-}
+# One of each kind: letters, texts, calls, state, a judge. The audits of all take some minutes.
+OF_EACH_KIND = {"calendar", "example_session_state_mgmt", "mcqa", "simpleqa", "string_match", "xlam_fc"}
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.nightly] if name in TAKES_LONG else []) for name in NAMES]
+    "name", [pytest.param(name, marks=[] if name in OF_EACH_KIND else [pytest.mark.nightly]) for name in NAMES]
 )
 @pytest.mark.timeout(900)
 async def test_it_passes(name):
