@@ -11,6 +11,7 @@ from gymq.authoring import OptionsError
 
 _TAG = re.compile(r"(</?)([A-Za-z]\w*)>")
 _SECTION = re.compile(r"<([A-Za-z]\w*)>(?=[^<{]*\{\w+\}[^<]*</\1>)")
+_ENDING = re.compile(r"_[0-9a-f]{8}>")
 
 
 class PromptTemplate:
@@ -49,6 +50,11 @@ class PromptTemplate:
 
     def _tag(self, tag: re.Match[str], ending: str) -> str:
         return f"{tag[1]}{tag[2]}_{ending}>" if tag[2] in self._sections else tag[0]
+
+
+def without_endings(text: str) -> str:
+    """Return a filled template with the names of its sections as the template has them."""
+    return _ENDING.sub(">", text)
 
 
 def literal(text: str) -> str:

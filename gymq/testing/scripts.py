@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 
 from gymq.failures import JudgeFailed
+from gymq.judge.prompts import without_endings
 from gymq.resources import ModelCaller
 from gymq.responses import FunctionCall, response_without_model
 
@@ -63,7 +64,8 @@ class JudgeRule(msgspec.Struct, forbid_unknown_fields=True, frozen=True, rename=
 
     Attributes:
         say: the text of the reply.
-        contains: texts that the request must contain; empty: the rule fits every request.
+        contains: texts that the request must contain, with the names of sections as the template of a judge has them;
+            empty: the rule fits every request.
     """
 
     say: str
@@ -92,7 +94,8 @@ class ScriptedJudge(ModelCaller):
         Raises:
             JudgeFailed: no rule fits.
         """
-        asked = "\n".join(texts_in(params.get("instructions"))) + "\n".join(texts_in(params["input"]))
+        texts = "\n".join(texts_in(params.get("instructions"))) + "\n".join(texts_in(params["input"]))
+        asked = without_endings(texts)
         for rule in self._rules:
             if rule.fits(asked):
                 return reply(rule.say)

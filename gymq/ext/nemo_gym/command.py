@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 
 from gymq.cli.shared.command import Command
 from gymq.cli.shared.parameters import ClusterUrl, ConfigFiles, LogLevel, OptionalPort, Overrides, WorkerSources
+from gymq.ext.nemo_gym import DROP_IN
 
 
 def bridge(
@@ -28,13 +28,12 @@ def bridge(
         port: port of the head server.
         drop_in: print the folder with the drop-in replacement for NeMo Gym's Python package, and exit.
     """
-    import gymq.ext.nemo_gym
     from gymq.cli.shared.configuration import read_config
     from gymq.cluster import event_loop
     from gymq.ext.nemo_gym.interface import serve_until_interrupted
 
     if drop_in:
-        print(Path(gymq.ext.nemo_gym.__file__).parent / "drop_in")
+        print(DROP_IN)
         return 0
     settings = read_config(WorkerSources(config=config), overrides, with_judges=False)
     given = {name: value for name, value in (("host", host), ("port", port)) if value is not None}

@@ -14,6 +14,7 @@ from gymq.data.datasets import Dataset
 from gymq.data.hub import PREFIX, fetch_file
 from gymq.data.jsonl import JsonlError, JsonlFile, atomic_write, parse_object
 from gymq.errors import GymqError
+from gymq.extensions import extensions
 from gymq.processes.passed_environment import passed
 from gymq.sandbox import GIB, Limits, LocalSandbox, Program, ProgramResult, SandboxFailed, run_command
 
@@ -28,8 +29,6 @@ _LIMITS = Limits(
 )
 _INSIDE = "/prepare"
 _RUNNER = Path(__file__).with_name("prepare_runner.py")
-_DROP_IN = Path(__file__).parents[2] / "bridge" / "drop_in" / "nemo_gym"
-_NAMES_OF_NEMO_GYM = ("__init__.py", "global_config.py")
 _SPLITS = {"train": "train", "validation": "validation"}
 
 
@@ -96,10 +95,19 @@ def _write(block: DatasetBlock, target: Path, rows: Iterator[bytes] | JsonlFile)
     return target
 
 
+def _packages() -> list[Path]:
+    """Return the folders of packages that scripts may import: the entry points `gymq.script_packages`."""
+    return [found.load() for found in extensions("script_packages")]
+
+
 async def _run_in_sandbox(block: DatasetBlock, script: Path, made: Path) -> None:
     sandbox = LocalSandbox()
     folder = f"{_INSIDE}/{script.parent.parent.name}/{script.parent.name}"
-    names = {f"nemo_gym/{name}": (_DROP_IN / name).read_bytes() for name in _NAMES_OF_NEMO_GYM}
+    names = {
+        file.relative_to(packages).as_posix(): file.read_bytes()
+        for packages in _packages()
+        for file in packages.rglob("*.py")
+    }
     program = Program(
         (sandbox.python, _RUNNER.name, f"{folder}/{script.name}", "-"),
         files={_RUNNER.name: _RUNNER.read_bytes(), **names},
@@ -112,7 +120,8 @@ async def _run_in_sandbox(block: DatasetBlock, script: Path, made: Path) -> None
 
 
 async def _run_here(block: DatasetBlock, script: Path, made: Path) -> None:
-    environment = passed("model", os.environ) | {"PYTHONPATH": str(_DROP_IN.parent)}  # with the token of the Hub
+    import_path = os.pathsep.join(map(str, _packages()))
+    environment = passed("model", os.environ) | {"PYTHONPATH": import_path}  # with the token of the Hub
     ended = await run_command([sys.executable, str(_RUNNER), str(script), str(made)], wall_s=PREPARE_S, env=environment)
     _check(block, script, ended, "")
 

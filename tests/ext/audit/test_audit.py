@@ -52,7 +52,10 @@ def test_an_environment_is_named_in_many_ways(gymq, made, place):
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["./capitals", "--only", "noise"], "neither a check nor a reply has this name; choose from gold, empty"),
+        (
+            ["./capitals", "--only", "noise"],
+            "neither a check nor a reply has this name; choose from gold, dressed answers",
+        ),
         (["nothing_here"], "no worker named 'nothing_here'"),
         (["./nothing/config.yaml"], "./nothing/config.yaml: the file does not exist"),
         (["simple_agent"], "no worker named 'simple_agent'"),

@@ -50,7 +50,7 @@ async def client(world: World) -> AsyncIterator[GymClient]:
 
 
 async def test_the_head_server_tells_where_each_instance_is(world: World, client: GymClient) -> None:
-    assert client.names("responses_api_agents") == [world.name("adder")]
+    assert sorted(client.names("responses_api_agents")) == sorted([world.name("adder"), world.name("asker")])
     assert client.names("responses_api_models") == [world.name("policy")]
     assert sorted(client.names("resources_servers")) == sorted([world.name("counter"), world.name("grader")])
 
@@ -117,7 +117,7 @@ async def test_a_client_that_comes_before_the_bridge_waits_for_it(world: World) 
 async def bridge_process(url: str, port: int) -> AsyncIterator[None]:
     """`gymq bridge` as a process of its own."""
     command = [str(Path(sys.executable).with_name("gymq")), "bridge", "--nats", url, "--port", str(port)]
-    process = await asyncio.create_subprocess_exec(*command, env=os.environ)
+    process = await asyncio.create_subprocess_exec(*command, env=dict(os.environ))
     try:
         await until_healthy(process, port)
         yield

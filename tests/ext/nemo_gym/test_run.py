@@ -12,7 +12,7 @@ from gymq.testing import reply
 from tests.support.engine import Body, say
 from tests.support.environments import Grader
 from tests.support.waiting import until, until_answer
-from tests.support.world import Client, World, new_client
+from tests.support.world import HOST, Client, World, new_client
 
 
 async def test_agents_behind_one_port_are_told_apart_by_the_row(client: Client, world: World) -> None:
@@ -181,6 +181,6 @@ async def test_a_connection_that_is_refused_is_not_a_status(client: Client, worl
     """When the bridge is gone so are its ports."""
     assert world.bridge is not None
     await world.bridge.__aexit__(None, None, None)
-    for url in (world.head, *(place.url for place in world.places)):
+    for url in (world.head, *(f"http://{HOST}:{place['port']}" for place in world.places)):
         with pytest.raises(aiohttp.ClientConnectorError):
             await client.session.get(url)

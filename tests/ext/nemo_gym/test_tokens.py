@@ -2,7 +2,6 @@
 
 import json
 import math
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -226,7 +225,7 @@ async def test_token_ids_are_missed_where_the_model_is_to_return_them(
     await empty_world.add_model(return_token_id_information=False)
     await empty_world.add_resources("grader", Grader())
     await empty_world.add_agent("asker", "grader")
-    empty_world.places = [replace(place, asks_for_ids=asks_for_ids) for place in empty_world.places]
+    empty_world.places = [{**place, "asks_for_ids": asks_for_ids} for place in empty_world.places]
     await empty_world.start_bridge(**settings)
     async with new_client(empty_world) as client:
         assert (await client.run(empty_world.row()))[0] == status

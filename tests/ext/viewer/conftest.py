@@ -31,8 +31,9 @@ from tests.support.world import HOST, World
 class Web:
     """The page's side of a viewer, and the other side of its store."""
 
-    def __init__(self, world: World, session: aiohttp.ClientSession) -> None:
+    def __init__(self, world: World, session: aiohttp.ClientSession, viewer: Viewer | None = None) -> None:
         self.world = world
+        self.viewer = viewer
         self.session = session
 
     @property
@@ -101,8 +102,9 @@ def enough_time_to_read(monkeypatch: pytest.MonkeyPatch) -> None:
 async def viewer_of(world: World) -> AsyncIterator[Web]:
     port = free_port(HOST)
     world.head = f"http://{HOST}:{port}"
-    async with Viewer(world.bus, HOST, port, may_change=True), aiohttp.ClientSession() as session:
-        yield Web(world, session)
+    viewer = Viewer(world.bus, HOST, port, may_change=True)
+    async with viewer, aiohttp.ClientSession() as session:
+        yield Web(world, session, viewer)
 
 
 @pytest.fixture
@@ -122,9 +124,10 @@ async def web(world: World) -> AsyncIterator[Web]:
 
 @pytest.fixture
 async def working(world: World) -> AsyncIterator[Web]:
-    """A viewer of a cluster with an agent whose model answers when the test lets it."""
+    """A bridge, with its viewer, and an agent whose model answers when the test lets it."""
     await world.add_model()
     await world.add_resources("counter", Counter())
     await world.add_agent("adder", "counter")
-    async with viewer_of(world) as made:
-        yield made
+    await world.start_bridge()
+    async with aiohttp.ClientSession() as session:
+        yield Web(world, session)

@@ -395,12 +395,12 @@ async def test_a_run_tells_its_numbers_again_when_they_change(web: Web, run: str
     await events.aclose()
 
 
-async def test_a_page_that_listens_does_not_hold_the_bridge_up(web: Web, run: str) -> None:
+async def test_a_page_that_listens_does_not_hold_the_viewer_up(web: Web, run: str) -> None:
     await web.announce(run)
     events = web.events(f"runs/{run}/live")
     await anext(events)
-    assert web.world.bridge is not None
-    web.world.bridge._context.draining = True
+    assert web.viewer is not None
+    web.viewer._context.draining = True
     async with asyncio.timeout(DEADLINE_S):
         assert [name async for name, _ in events] == []
 
