@@ -38,6 +38,6 @@ def of_rollout_error(error: RolloutError) -> HttpError:
     return HttpError(status, str(error.failure_class), error.message, **details)
 
 
-def as_bridge_error(error: StatusError) -> HttpError:
+def as_http_error(error: StatusError) -> HttpError:
     """Return the answer for a rollout that has no result."""
     return HttpError(error.status, error.failure_class, error.message, **error.details)

@@ -105,11 +105,11 @@ def variants(rows: Iterable[GoldRow], *, runs_calls: bool) -> Iterator[tuple[Gol
                 yield from ((gold, variant) for variant in _of_other_answers(gold, marked, path))
         elif not runs_calls and all(action.call is not None for action in actions):
             said = [_with_argument(action) for action in actions]
-            yield gold, Variant("an argument that nobody declared", False, gold.row, said)
+            yield gold, Variant("an undeclared argument", False, gold.row, said)
 
 
 def is_taken(reward: float | None, gold: GoldRow) -> bool:
-    """Return whether a verifier takes an answer for right; a part of the reward for a near one is no finding."""
+    """Return whether a verifier takes an answer for right. A near one may earn a part of the reward."""
     return reward is not None and reward >= NEAR_SHARE * gold.reward
 
 

@@ -20,7 +20,7 @@ from gymq.ext.nemo_gym.context import Context
 from gymq.ext.nemo_gym.directory import InstanceAddress
 from gymq.ext.nemo_gym.keys import key_of
 from gymq.ext.nemo_gym.rollouts import PendingRollout
-from gymq.http.errors import HttpError, as_bridge_error, invalid
+from gymq.http.errors import HttpError, as_http_error, invalid
 from gymq.http.previous_responses import NONE_KEPT
 from gymq.http.requests import JSON, json_response, parse_object
 from gymq.protocol.messages import Failure
@@ -84,7 +84,7 @@ class AgentRoutes:
             if error.failure_class == NO_TOKEN_IDS and agent.name not in self._reported_agents:
                 self._reported_agents.add(agent.name)
                 log.warning("%s: %s", agent.name, error.message)
-            raise as_bridge_error(error) from None
+            raise as_http_error(error) from None
 
     async def respond(self, request: web.Request) -> web.Response:
         """Return an agent's response to create parameters, without a verdict."""
@@ -99,7 +99,7 @@ class AgentRoutes:
         _checked_row(row)
         outcome = await self._context.rollouts.roll_out(row, agent.name)
         if isinstance(outcome, Failure):
-            raise as_bridge_error(status_error(outcome))
+            raise as_http_error(status_error(outcome))
         return json_response(to_json(outcome.response))
 
     async def aggregate(self, request: web.Request) -> web.Response:

@@ -93,7 +93,7 @@ async def _reference(checkpoint: Path | None) -> LogProbSource | None:
 
 
 async def _check(bus: Bus, model: str, reference: LogProbSource | None, tolerance: float) -> list[Finding]:
-    """Check a model, by its engine's log probs of prompts if there is no reference."""
+    """Check a model, without a reference by its engine's log probs of prompts."""
     calls = Calls(bus)
     subject = subjects.judge(model)  # which clients may ask
 

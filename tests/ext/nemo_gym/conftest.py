@@ -6,9 +6,6 @@ from typing import Any
 import pytest
 import uvloop
 
-from tests.cli.conftest import cluster as cluster
-from tests.cli.conftest import endpoint as endpoint
-from tests.cli.conftest import finished_run as finished_run
 from tests.cli.conftest import gymq as gymq
 from tests.cli.conftest import here as here
 from tests.support.world import Client, World, new_client

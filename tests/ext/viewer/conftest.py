@@ -19,7 +19,6 @@ from gymq.protocol.codec import encode
 from gymq.protocol.messages import Failure, FailureClass, Outcome, Run, Stage, VerifiedRollout
 from gymq.testing import reply
 from tests.cli.conftest import cluster as cluster
-from tests.cli.conftest import endpoint as endpoint
 from tests.cli.conftest import finished_run as finished_run
 from tests.cli.conftest import gymq as gymq
 from tests.cli.conftest import here as here
