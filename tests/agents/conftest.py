@@ -15,7 +15,7 @@ REQUIRED = "GYMQ_REQUIRE_HARNESSES"
 async def installed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """The name of a harness that is there."""
     if os.environ.get(REQUIRED) != "1":
-        pytest.skip(f"{request.param} runs in `make test-harnesses`")
+        pytest.skip(f"{request.param} runs in `make test-in NAME=harnesses`")
     monkeypatch.chdir(ROOT)
     await install(request.param)
     return str(request.param)

@@ -1,6 +1,6 @@
 """Processes are killed and frozen all the time while rollouts are made: every promise is kept, whatever the seed.
 
-`make chaos` does the same with any number of seeds.
+`python -m tests.chaos` does the same with any number of seeds.
 """
 
 from dataclasses import replace

@@ -1,6 +1,6 @@
 """Trainers, agents, engines, environments, NATS are killed and frozen: each update gets its rollouts, none is wasted.
 
-`make chaos-trainings` does the same with 20 seeds.
+`make test-in NAME=trainers` does the same with 20 seeds.
 """
 
 import os
@@ -17,7 +17,7 @@ FURTHER = [pytest.param(loop, seed, marks=pytest.mark.nightly) for loop in ("own
 @pytest.mark.parametrize(("loop", "seed"), [("own", 1), ("trl", 1), ("skyrl", 1), *FURTHER, ("verl", 1)])
 async def test_whatever_dies_each_update_is_made_with_its_rollouts(loop: str, seed: int, tmp_path: Path) -> None:
     if loop == "verl" and "GYMQ_GENERATORS_PYTHON" not in os.environ:
-        pytest.skip("GYMQ_GENERATORS_PYTHON names no Python with verl; `make chaos-trainings` sets it")
+        pytest.skip("GYMQ_GENERATORS_PYTHON names no Python with verl; `make test-in NAME=trainers` sets it")
     trained, faults = await train(seed, loop, tmp_path / "training")
     print(trained, faults)
     assert faults

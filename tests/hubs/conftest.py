@@ -1,4 +1,4 @@
-"""Libraries whose environments gymq plays. `make test-hubs` installs them; elsewhere the tests are skipped."""
+"""Libraries whose environments gymq plays. `make test-in NAME=hubs` installs them; elsewhere the tests are skipped."""
 
 import importlib.util
 import os
@@ -17,4 +17,4 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         needed = NEEDED.get(item.path.name, ())
         if missing := [name for name in needed if importlib.util.find_spec(name) is None]:
-            item.add_marker(pytest.mark.skip(f"needs {' and '.join(missing)}: make test-hubs"))
+            item.add_marker(pytest.mark.skip(f"needs {' and '.join(missing)}: make test-in NAME=hubs"))

@@ -20,7 +20,7 @@ INSTALL_S, SLOW_S = 400.0, 300.0
 Call = tuple[str, dict[str, Any]]
 
 pytestmark = [
-    pytest.mark.skipif(not os.environ.get("GYMQ_REQUIRE_HUBS"), reason="needs packages of npm: make test-hubs"),
+    pytest.mark.skipif(not os.environ.get("GYMQ_REQUIRE_HUBS"), reason="needs packages of npm: make test-in NAME=hubs"),
     pytest.mark.timeout(1200),
 ]
 

@@ -30,7 +30,7 @@ def has_library() -> bool:
 
 
 pytestmark = [
-    pytest.mark.skipif(not has_library(), reason="needs verifiers 0.4 and textarena: make test-hubs"),
+    pytest.mark.skipif(not has_library(), reason="needs verifiers 0.4 and textarena: make test-in NAME=hubs"),
     pytest.mark.timeout(1200),
 ]
 

@@ -118,15 +118,13 @@ def test_nothing_is_installed_beside_the_lock(file: str, count: int) -> None:
     installs = [
         command
         for command in commands
-        if ("$(call install_into,$(VENV)," in command or "pip install" in command)
-        # Other environments have names of their own.
-        and not command.startswith(("install_into =", "$(BIN_", "$(VENV_", "#"))
-        and "$(BIN_LOWEST)" not in command
+        if ("$(call install_locked," in command or "pip install" in command)
+        and not command.startswith(("install_locked =", "$(VENV_LOCK)", "#"))
     ]
     assert len(installs) == count
     for command in installs:
         gymq_alone = command.endswith(" .") and "--no-build-isolation" in command
-        assert "--require-hashes" in command or "$(LOCKED)" in command or gymq_alone, command
+        assert "--require-hashes" in command or "$(call install_locked," in command or gymq_alone, command
 
 
 def test_the_wheel_has_the_license(tmp_path: Path) -> None:

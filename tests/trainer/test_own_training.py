@@ -9,7 +9,7 @@ import pytest
 
 from .training import RISE, Trainer, draw, kill_worker, rise, samples_of, tiny_cluster
 
-pytest.importorskip("vllm", reason="vLLM is not installed here; `make test-trainers` installs it")
+pytest.importorskip("vllm", reason="vLLM is not installed here; `make test-in NAME=trainers` installs it")
 
 EVALUATION = 1_000_000  # first task index of those of evaluations, in examples/train_tiny/train.py
 

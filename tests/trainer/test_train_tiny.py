@@ -24,8 +24,8 @@ from gymq.trainer.groups import Group, Sample
 
 from .training import RISE, rise
 
-pytest.importorskip("vllm", reason="vLLM is not installed here; `make test-vllm` installs it")
-pytest.importorskip("matplotlib", reason="matplotlib is not installed here; `make test-vllm` installs it")
+pytest.importorskip("vllm", reason="vLLM is not installed here; `make test-in NAME=vllm` installs it")
+pytest.importorskip("matplotlib", reason="matplotlib is not installed here; `make test-in NAME=vllm` installs it")
 
 pytestmark = pytest.mark.vllm
 

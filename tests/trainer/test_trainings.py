@@ -18,7 +18,7 @@ from tests.vllm.tiny_policy import MAX_MODEL_LEN, POLICY
 
 from .training import CONFIG, RISE, Trainer, draw, kill_worker, rise, samples_of, tiny_cluster, verified
 
-pytest.importorskip("vllm", reason="vLLM is not installed here; `make test-trainers` installs it")
+pytest.importorskip("vllm", reason="vLLM is not installed here; `make test-in NAME=trainers` installs it")
 
 STEPS = 30
 SAMPLES_OF_STEP = 128
@@ -52,7 +52,7 @@ VERL = Given("verl", "GYMQ_GENERATORS_PYTHON")
 async def test_a_trainer_trains_and_survives_the_deaths_of_a_worker_and_of_itself(given: Given, tmp_path: Path) -> None:
     python = os.environ.get(given.python, "")
     if not python:
-        pytest.skip(f"{given.python} names no Python with this trainer; `make test-trainers` sets it")
+        pytest.skip(f"{given.python} names no Python with this trainer; `make test-in NAME=trainers` sets it")
     async with tiny_cluster(tmp_path / "cluster") as cluster:
         arguments = ["--nats", cluster.url, "--steps", str(STEPS)]
         arguments += ["--samples-of-step", str(SAMPLES_OF_STEP)]
@@ -90,7 +90,7 @@ async def test_a_trainer_with_a_limit_on_staleness_trains_the_policy_of_its_own_
 ) -> None:
     python = os.environ.get(given.python, "")
     if not python:
-        pytest.skip(f"{given.python} names no Python with this trainer; `make test-trainers` sets it")
+        pytest.skip(f"{given.python} names no Python with this trainer; `make test-in NAME=trainers` sets it")
     development = {"VLLM_SERVER_DEV_MODE": "1"}
     async with (
         serving(tmp_path, environment=development, max_model_len=MAX_MODEL_LEN, max_num_seqs=64) as engine,

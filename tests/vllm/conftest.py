@@ -38,7 +38,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return
     for item in items:
         if HERE in item.path.parents:
-            item.add_marker(pytest.mark.skip(reason="vLLM is not installed here; `make test-vllm` installs it"))
+            item.add_marker(pytest.mark.skip(reason="vLLM is not installed here; `make test-in NAME=vllm` installs it"))
 
 
 @pytest_asyncio.fixture(scope="session", loop_scope="session")

@@ -22,7 +22,7 @@ import gymq
 
 from .tiny_policy import POLICY, WEIGHTS_FILE, asked, certainty, mute, options
 
-pytest.importorskip("ray", reason="Ray is not installed here; `make test-vllm` installs it")
+pytest.importorskip("ray", reason="Ray is not installed here; `make test-in NAME=vllm` installs it")
 pytestmark = [pytest.mark.vllm, pytest.mark.asyncio(loop_scope="session")]
 
 INIT = {"num_cpus": 2, "object_store_memory": 100 << 20}

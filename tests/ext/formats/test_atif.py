@@ -15,7 +15,7 @@ from tests.support.compatibility import record
 
 PYTHON = os.environ.get("GYMQ_HARBOR_PYTHON", "")
 VERSION = "0.25.0"
-pytestmark = pytest.mark.skipif(not PYTHON, reason="GYMQ_HARBOR_PYTHON names no Python with harbor: make test-harbor")
+pytestmark = pytest.mark.skipif(not PYTHON, reason="needs GYMQ_HARBOR_PYTHON: make test-in NAME=harbor")
 
 TOKENS = {"prompt_token_ids": [1, 2], "generation_token_ids": [3, 4], "generation_log_probs": [-0.5, -0.25]}
 CALL = {**function_call("add", {"a": 3}, "c1"), **TOKENS}

@@ -50,7 +50,7 @@ async def groups(world: World, training: TrainingRun) -> list[Group]:
     return found + [group async for group in training.run_rollouts([row], num_samples=2)]
 
 
-@pytest.mark.skipif(not PYTHON, reason="GYMQ_ART_PYTHON names no Python with ART; `make test-art` sets it")
+@pytest.mark.skipif(not PYTHON, reason="GYMQ_ART_PYTHON names no Python with ART; `make test-in NAME=art` sets it")
 async def test_art_reads_the_tokens_log_probs_and_rewards_that_are_stored(groups: list[Group]) -> None:
     text = json.dumps([trajectory_group(group, MODEL) for group in groups])
     command: Any = [PYTHON, str(READER), MODEL]

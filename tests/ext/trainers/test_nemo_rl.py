@@ -22,7 +22,7 @@ from tests.support.world import World
 
 from .nemo_rl_oracle import packed_experts, post_processed
 
-pytest.importorskip("torch", reason="torch is not installed here; `make test-vllm` installs it")
+pytest.importorskip("torch", reason="torch is not installed here; `make test-in NAME=vllm` installs it")
 
 NUM_ROLLOUTS = 1000
 ADD = {

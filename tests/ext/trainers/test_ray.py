@@ -125,8 +125,8 @@ async def test_a_shard_without_its_workers_says_which_is_missing(world: World, r
 @pytest.fixture(scope="module")
 def ray() -> Iterator[Any]:
     """A cluster of this process only."""
-    found = pytest.importorskip("ray", reason="Ray is not installed here; `make test-vllm` installs it")
-    pytest.importorskip("torch", reason="torch is not installed here; `make test-vllm` installs it")
+    found = pytest.importorskip("ray", reason="Ray is not installed here; `make test-in NAME=vllm` installs it")
+    pytest.importorskip("torch", reason="torch is not installed here; `make test-in NAME=vllm` installs it")
     with tempfile.TemporaryDirectory(prefix="ray") as folder, pytest.MonkeyPatch.context() as patch:
         patch.setenv("RAY_TMPDIR", folder)
         patch.setenv("RAY_USAGE_STATS_ENABLED", "0")
@@ -138,7 +138,7 @@ def ray() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def tokenizer() -> Any:
-    transformers = pytest.importorskip("transformers", reason="`make test-vllm` installs it")
+    transformers = pytest.importorskip("transformers", reason="`make test-in NAME=vllm` installs it")
     return transformers.AutoTokenizer.from_pretrained("examples/tiny_policy/checkpoint")
 
 

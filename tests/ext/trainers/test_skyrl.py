@@ -174,7 +174,7 @@ async def test_a_data_set_without_rows_is_refused(training: TrainingRun, batch: 
         await GymqGenerator(training).generate({**batch(1, 1), "env_extras": extras})
 
 
-@pytest.mark.skipif(not HAS_SKYRL, reason="SkyRL is not installed here; `make test-generators` installs it")
+@pytest.mark.skipif(not HAS_SKYRL, reason="SkyRL is not installed here; `make test-in NAME=generators` installs it")
 async def test_functions_of_skyrl_accept_the_output(training: TrainingRun, world: World, batch: Batch) -> None:
     utils: Any = importlib.import_module("skyrl.train.generators.utils")
     checks: Any = importlib.import_module("skyrl.train.utils.trainer_utils")

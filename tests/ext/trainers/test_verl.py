@@ -13,7 +13,7 @@ from gymq.trainer import TrainerError
 from tests.support.experts import with_experts
 from tests.support.world import World
 
-pytest.importorskip("verl", reason="verl is not installed here; `make test-generators` installs it")
+pytest.importorskip("verl", reason="verl is not installed here; `make test-in NAME=generators` installs it")
 
 POLICY = "examples/tiny_policy/checkpoint"
 

@@ -40,7 +40,7 @@ ROOT = Path(__file__).parents[3]
 ROWS_TASKSET = ROOT / "examples" / "trainers" / "prime_rl"
 PYTHON = os.environ.get("GYMQ_VERIFIERS_PYTHON", "")
 needs_verifiers = pytest.mark.skipif(
-    not PYTHON, reason="GYMQ_VERIFIERS_PYTHON names no Python with verifiers 0.4; `make test-verifiers` sets it"
+    not PYTHON, reason="GYMQ_VERIFIERS_PYTHON names no Python with verifiers 0.4; `make test-in NAME=verifiers` sets it"
 )
 
 Row = dict[str, Any]

@@ -40,7 +40,7 @@ def has_taskset_interface() -> bool:
 
 
 pytestmark = [
-    pytest.mark.skipif(not has_taskset_interface(), reason="needs verifiers 0.4: make test-verifiers"),
+    pytest.mark.skipif(not has_taskset_interface(), reason="needs verifiers 0.4: make test-in NAME=verifiers"),
     pytest.mark.timeout(600),
 ]
 

@@ -15,7 +15,7 @@ from gymq.testing import Harness, ScriptedModel, function_call, reply
 from gymq.testing.agent_harness import AgentHarness
 
 needs_library = pytest.mark.skipif(
-    importlib.util.find_spec("inspect_ai") is None, reason='needs pip install "gymq[inspect]" openai: make test-hubs'
+    importlib.util.find_spec("inspect_ai") is None, reason="needs inspect_ai: make test-in NAME=hubs"
 )
 pytestmark = pytest.mark.timeout(600)
 

@@ -24,7 +24,7 @@ def _has_v1(places: Any) -> bool:
     return any((Path(place) / "v1").is_dir() for place in places)
 
 
-needs_library = pytest.mark.skipif(not has_tasksets(), reason="needs verifiers 0.4: make test-hubs")
+needs_library = pytest.mark.skipif(not has_tasksets(), reason="needs verifiers 0.4: make test-in NAME=hubs")
 pytestmark = pytest.mark.timeout(600)
 
 EXAMPLE = "gymq.workers.resources.verifiers.example_taskset"
