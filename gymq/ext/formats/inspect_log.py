@@ -1,19 +1,19 @@
 """Logs of Inspect, `.eval` and `.json`: https://inspect.aisi.org.uk/eval-logs.html.
 
-A `.eval` file is a zip archive with one JSON file a sample, which is read here as it is; where Inspect compressed it
-with Zstandard, which not every Python's zip module knows, Inspect's own reader is asked (`gymq[inspect]`).
+A `.eval` file is a zip archive with one JSON file a sample, deflated or compressed with Zstandard.
 """
 
 from __future__ import annotations
 
-import importlib
+import copy
 import json
-import lzma
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast
+
+import zstandard
 
 from gymq.runs.foreign_rollout import ForeignError, ForeignRollout, number, read_at, split_chat
 from gymq.runs.rollout_lines import Format
@@ -23,7 +23,8 @@ _SAMPLES = "samples/"
 _LETTERS = {"C": 1.0, "I": 0.0, "P": 0.5, "N": 0.0}
 _WORDS = {"yes": 1.0, "true": 1.0, "no": 0.0, "false": 0.0}
 MAX_SAMPLE_BYTES = 512 << 20
-NEEDS = 'its samples are compressed in a way that this Python cannot read: pip install "gymq[inspect]"'
+_ZSTANDARD = 93  # the number of the method in the format of zip archives
+_METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED, _ZSTANDARD}
 
 
 def is_inspect(value: Mapping[str, Any]) -> bool:
@@ -55,8 +56,6 @@ def _samples(path: Path) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any],
         return
     try:
         yield from _zipped(path)
-    except NotImplementedError:  # a compression of later Pythons
-        yield from _by_inspect(path)
     except (zipfile.BadZipFile, EOFError) as error:
         raise ForeignError(f"{path}: not a log of Inspect: {error}") from None
 
@@ -76,25 +75,30 @@ def _zipped(path: Path) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any], 
 
 
 def _unzipped(archive: zipfile.ZipFile, name: str, path: Path) -> dict[str, Any]:
-    where = f"{path}: {name}"
-    if archive.getinfo(name).file_size > MAX_SAMPLE_BYTES:
-        raise ForeignError(f"{where} is larger than {MAX_SAMPLE_BYTES} bytes")
+    where, member = f"{path}: {name}", archive.getinfo(name)
+    if member.compress_type not in _METHODS:
+        raise ForeignError(f"{where}: compressed by method {member.compress_type}; expected deflate or Zstandard")
     try:
-        return _object(archive.read(name), where)
-    except NotImplementedError:
-        raise
-    except (OSError, RuntimeError, zlib.error, lzma.LZMAError) as error:  # damaged, or encrypted
+        with _opened(archive, member) as file:
+            # What the archive says of its sizes may be wrong.
+            content = file.read(MAX_SAMPLE_BYTES + 1)
+    except (OSError, RuntimeError, zlib.error, zstandard.ZstdError) as error:  # damaged, or encrypted
         raise ForeignError(f"{where} cannot be read: {error}") from None
+    if len(content) > MAX_SAMPLE_BYTES:
+        raise ForeignError(f"{where} is larger than {MAX_SAMPLE_BYTES} bytes")
+    if zlib.crc32(content) != member.CRC:
+        raise ForeignError(f"{where} cannot be read: its checksum is wrong")
+    return _object(content, where)
 
 
-def _by_inspect(path: Path) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any], str]]:
-    try:
-        library: Any = importlib.import_module("inspect_ai.log")
-    except ImportError:
-        raise ForeignError(f"{path}: {NEEDS}") from None
-    evaluation = library.read_eval_log(str(path), header_only=True).eval.model_dump(mode="json")
-    for sample in library.read_eval_log_samples(str(path), all_samples_required=False):
-        yield evaluation, sample.model_dump(mode="json"), f"{path}: sample {sample.id}"
+def _opened(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> IO[bytes]:
+    """Open a member; with Zstandard, whose frames no Python before 3.14 reads from archives, as bytes of its frames."""
+    if member.compress_type != _ZSTANDARD:
+        return archive.open(member)
+    stored = copy.copy(member)
+    stored.compress_type, stored.file_size = zipfile.ZIP_STORED, member.compress_size
+    del stored.CRC  # The checksum is that of what the frames hold.
+    return cast(IO[bytes], zstandard.ZstdDecompressor().stream_reader(archive.open(stored), read_across_frames=True))
 
 
 def _object(content: bytes, where: str) -> dict[str, Any]:

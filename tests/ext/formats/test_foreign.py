@@ -3,12 +3,14 @@
 import json
 import re
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+import zstandard
 
 from gymq.data.jsonl import JsonlFile
 from gymq.ext.formats.inspect_log import value_of
@@ -359,14 +361,28 @@ def inspect_log(tmp_path: Path, kind: str) -> Path:
     if kind == "json":
         path.write_text(json.dumps({**LOG, "stats": {"x": float("nan")}}))
         return path
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("header.json", json.dumps({name: LOG[name] for name in ("version", "status", "eval")}))
-        for sample in SAMPLES:
-            archive.writestr(f"samples/{sample['id']}_epoch_{sample['epoch']}.json", json.dumps(sample))
+    members = {"header.json": {name: LOG[name] for name in ("version", "status", "eval")}}
+    members |= {f"samples/{sample['id']}_epoch_{sample['epoch']}.json": sample for sample in SAMPLES}
+    archive_of(path, {name: json.dumps(member).encode() for name, member in members.items()}, kind == "zstd.eval")
     return path
 
 
-@pytest.mark.parametrize("kind", ["json", "eval"])
+def archive_of(path: Path, members: dict[str, bytes], is_zstandard: bool = False) -> None:
+    """Write a zip archive; Zstandard, which no Python before 3.14 writes, by changing the method of stored members."""
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_STORED if is_zstandard else zipfile.ZIP_DEFLATED) as archive:
+        for name, member in members.items():
+            archive.writestr(name, zstandard.compress(member) if is_zstandard else member)
+    if is_zstandard:
+        content = bytearray(path.read_bytes())
+        for header, at in ((b"PK\x03\x04", 8), (b"PK\x01\x02", 10)):
+            for found, member in zip(re.finditer(re.escape(header), bytes(content)), members.values(), strict=True):
+                method = found.start() + at
+                content[method : method + 2] = (93).to_bytes(2, "little")
+                content[method + 6 : method + 10] = zlib.crc32(member).to_bytes(4, "little")
+        path.write_bytes(content)
+
+
+@pytest.mark.parametrize("kind", ["json", "eval", "zstd.eval"])
 def test_a_log_of_inspect_is_read_with_its_epochs_and_scores(tmp_path: Path, kind: str) -> None:
     found = read(inspect_log(tmp_path, kind))
     assert [(one["_ng_task_index"], one["_ng_rollout_index"], one.get("reward")) for one in found] == [
@@ -402,23 +418,32 @@ def test_an_archive_that_is_no_log_is_refused(tmp_path: Path) -> None:
         read(tmp_path / "x.eval")
 
 
-@pytest.mark.parametrize("method", [zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA])
-def test_a_damaged_log_of_inspect_is_one_sentence(tmp_path: Path, method: int) -> None:
+@pytest.mark.parametrize("is_zstandard", [False, True])
+def test_a_damaged_log_of_inspect_is_one_sentence(tmp_path: Path, is_zstandard: bool) -> None:
     path = tmp_path / "x.eval"
-    with zipfile.ZipFile(path, "w", method) as archive:
-        archive.writestr("header.json", 50 * '{"eval": {"task": "sums"}}')
+    archive_of(path, {"header.json": 50 * b'{"eval": {"task": "sums"}}'}, is_zstandard)
     content = path.read_bytes()
     path.write_bytes(content[:60] + bytes(byte ^ 0xFF for byte in content[60:64]) + content[64:])
     with pytest.raises(ForeignError, match=r"x\.eval: (not a log of Inspect|header\.json cannot be read): "):
         read(path)
 
 
-def test_a_log_of_inspect_may_not_unpack_to_more_than_a_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("is_zstandard", [False, True])
+def test_a_log_of_inspect_may_not_unpack_to_more_than_a_sample(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_zstandard: bool
+) -> None:
     monkeypatch.setattr("gymq.ext.formats.inspect_log.MAX_SAMPLE_BYTES", 1000)
     path = tmp_path / "x.eval"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr("header.json", 1001 * " ")
+    archive_of(path, {"header.json": 1001 * b" "}, is_zstandard)
     with pytest.raises(ForeignError, match=r"x\.eval: header\.json is larger than 1000 bytes"):
+        read(path)
+
+
+def test_a_method_that_unpacks_without_a_bound_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.eval"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_BZIP2) as archive:
+        archive.writestr("header.json", "{}")
+    with pytest.raises(ForeignError, match=r"compressed by method 12; expected deflate or Zstandard"):
         read(path)
 
 

@@ -1,0 +1,3 @@
+"""What tests of commands have, for files of other programs."""
+
+from tests.cli.conftest import gymq as gymq
