@@ -18,7 +18,7 @@ import termios
 import traceback
 from collections.abc import Iterator
 
-from gymq.processes import parent_death
+from gymq.processes import memory, parent_death
 
 IDLE_S = 60.0  # without a worker, after which it ends
 NOT_FORKED = 0  # in the place of a worker's process id, where the system has no process to spare
@@ -121,6 +121,7 @@ def _leave_terminal() -> None:
 
 
 def main() -> int:
+    memory.hide_memory()
     fork_server = os.getpid()
     parent_death.die_with_parent(os.getppid())
     _leave_terminal()

@@ -69,7 +69,8 @@ async def test_the_password_is_hidden_where_the_server_is_shown(server: Embedded
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_the_password_is_not_in_the_process_list(store: Path) -> None:
+def test_the_process_list_has_no_password_and_no_key_of_the_user(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-planted")
     server = EmbeddedServer(store)
     asyncio.run(server.start())
     try:
@@ -77,6 +78,7 @@ def test_the_password_is_not_in_the_process_list(store: Path) -> None:
         environment = Path(f"/proc/{server.pid}/environ").read_text()
         assert "nats-server" in arguments
         assert password_of(server) not in arguments + environment
+        assert "sk-planted" not in environment
     finally:
         asyncio.run(server.stop())
 

