@@ -19,8 +19,12 @@ MASK = "****"
 """Stands for a secret in a configuration that is shown or kept."""
 
 _WORDS = ("token", "key", "secret", "password", "passwd", "authorization", "credential", "bearer", "cookie")
-_SHORT_WORDS = ("auth", "pwd", "webhook", "header")  # as parts of longer words they mean something else: author
-_LAST_WORD = re.compile(rf"(^|[^a-z])((api)?({'|'.join(_WORDS)})s?|auth|pwd|webhooks?(_ur[li])?)$", re.IGNORECASE)
+# As parts of longer words these mean something else: author.
+_SHORT_WORDS = ("auth", "pwd", "pw", "passphrase", "private", "access", "webhook", "header")
+_LAST_WORD = re.compile(
+    rf"(^|[^a-z])((api)?({'|'.join(_WORDS)})s?|auth|pwd|pw|pass|passphrase|private|access|webhooks?(_ur[li])?)$",
+    re.IGNORECASE,
+)
 _ANY_WORD = re.compile(rf"{'|'.join(_WORDS)}|(^|[^a-z])({'|'.join(_SHORT_WORDS)})s?([^a-z]|$)", re.IGNORECASE)
 _HEADERS = re.compile(r"(^|[^a-z])headers$", re.IGNORECASE)
 _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -32,8 +36,9 @@ _NAMED_VALUE = re.compile(r"(?:(?:Bearer|Basic|Token) )?[^\s\"',;{}]{6,}+", re.I
 _KEY_FORM = re.compile(
     r"(?<![\w-])(?:(?:sk|pk|rk|hf|gsk|nvapi|npm|pypi|glpat|github_pat|gh[pousr]|xox[abeprs])[-_][\w-]{16,}+"
     r"|AKIA[0-9A-Z]{16}|AIza[\w-]{30,}+|eyJ[\w-]{16,}+\.[\w.-]++)"
+    r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----[^-]*+(?:-----END [A-Z ]{0,40}PRIVATE KEY-----)?"
 )
-"""What providers' keys look like: they begin with a name of their own, and so do JSON web tokens."""
+"""What keys look like: those of providers and JSON web tokens begin with a name of their own; PEM says what it is."""
 _PASSWORD = re.compile(r"://[^\s/:@]*+:([^\s/@]++)@")  # of a URL
 
 _MIN_CHARS = 8  # hiding what is shorter would make other texts unreadable
@@ -62,7 +67,7 @@ def names_headers(name: str) -> bool:
 
 def may_name_secret(name: str) -> bool:
     """Return whether the value under this name is hidden from people: there is such a word in it."""
-    return _ANY_WORD.search(_CAMEL.sub("_", name)) is not None
+    return names_secret(name) or _ANY_WORD.search(_CAMEL.sub("_", name)) is not None
 
 
 def hide(secret: str) -> None:
@@ -157,7 +162,7 @@ def without_named_secrets(text: str, mask: str) -> str:
         if name.start() < end or not (name[1] or name[3]) or not names_secret(name[2]):
             continue
         value = _NAMED_VALUE.match(text, name.end())
-        if value is not None:
+        if value is not None and not value[0].startswith(mask):
             parts += [text[end : name.end()], mask]
             end = value.end()
     return _KEY_FORM.sub(mask, "".join([*parts, text[end:]]))

@@ -12,7 +12,7 @@ import msgspec
 from gymq.config.instances import worker_options
 from gymq.data.run_changes import RecordedInstance, decisive_options, flattened
 from gymq.protocol.instances import Instance
-from gymq.redaction import MASK, may_name_secret, names_headers, names_secret, without_queries
+from gymq.redaction import MASK, may_name_secret, names_headers, names_secret, without_named_secrets, without_queries
 
 _USER_INFO = re.compile(r"(?<=://)[^/?#\s]+(?=@)")
 
@@ -122,4 +122,4 @@ def _compared(key: str, value: Any) -> Any:
 
 
 def _without_credentials(text: str) -> str:
-    return without_queries(_USER_INFO.sub(MASK, text), MASK)
+    return without_named_secrets(without_queries(_USER_INFO.sub(MASK, text), MASK), MASK)

@@ -160,6 +160,11 @@ def truncate_torn_line(path: Path) -> int:
         return 0
 
 
+def private(path: str, flags: int) -> int:
+    """Open a file, as an opener for `open`; only its owner may read a new one, since rollouts may hold secrets."""
+    return os.open(path, flags, 0o600)
+
+
 @contextmanager
 def atomic_write(path: Path) -> Iterator[IO[bytes]]:
     """Open a file for writing that replaces `path` if the block ends without an exception.
@@ -171,7 +176,7 @@ def atomic_write(path: Path) -> Iterator[IO[bytes]]:
     """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
-        with temporary.open("xb") as file:
+        with open(temporary, "xb", opener=private) as file:
             with _compressed(file, path.suffix) as written:
                 yield written
             file.flush()

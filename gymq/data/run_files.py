@@ -13,7 +13,7 @@ from typing import IO, Any, NamedTuple, Self
 
 import msgspec
 
-from gymq.data.jsonl import JsonlError, JsonlFile, atomic_write, parse_object, truncate_torn_line
+from gymq.data.jsonl import JsonlError, JsonlFile, atomic_write, parse_object, private, truncate_torn_line
 from gymq.data.rows import (
     ATTEMPT_INDEX,
     FAILURE_CLASS,
@@ -213,7 +213,9 @@ class Appender:
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.exists():
             truncate_torn_line(path)
-        self._file: IO[bytes] = path.open("ab", buffering=BUFFER_BYTES)
+        self._file: IO[bytes] = os.fdopen(
+            private(str(path), os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab", BUFFER_BYTES
+        )
 
     def write(self, line: bytes) -> None:
         """Append a line.

@@ -115,8 +115,13 @@ def run(source: str, folder: Path) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def printed(tmp_path_factory):
-    return run(SCRIPT, tmp_path_factory.mktemp("script"))
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("script")
+
+
+@pytest.fixture(scope="module")
+def printed(folder):
+    return run(SCRIPT, folder)
 
 
 @pytest.fixture
@@ -141,6 +146,12 @@ def test_the_output_has_a_default_in_the_folder_runs(found):
     assert found["path"] == "runs/Capitals-rows-model.jsonl"
     assert found["repr"].startswith("RunResult('runs/Capitals-rows-model.jsonl', rollouts=4, reward=0.500 [")
     assert found["repr"].endswith("failed=2)")
+
+
+def test_the_files_of_a_run_are_for_their_owner_alone(folder, printed):
+    files = [*(folder / "runs").iterdir()]
+    assert len(files) >= 4
+    assert {file.name: oct(file.stat().st_mode & 0o777) for file in files} == {file.name: "0o600" for file in files}
 
 
 def test_rollouts_hold_the_tools_that_the_model_was_offered(found):

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from gymq.config import fingerprint, masked
+from gymq.config import fingerprint, masked, record_options
 
 
 @pytest.mark.parametrize(
@@ -26,6 +26,11 @@ from gymq.config import fingerprint, masked
         "apiKeyFile",
         "auth",
         "Set-Cookie",
+        "pw",
+        "db_pass",
+        "passphrase",
+        "private",
+        "access",
     ],
 )
 def test_values_of_secret_keys_are_hidden(key):
@@ -57,9 +62,27 @@ def test_the_values_of_headers_are_hidden(key):
     assert masked({"a": {key: {"X-Team": "blue"}}}) == {"a": {key: {"X-Team": "****"}}}
 
 
-@pytest.mark.parametrize("key", ["author", "authority", "cwd", "num_headings"])
+@pytest.mark.parametrize("key", ["author", "authority", "cwd", "num_headings", "passes", "accessible", "privately"])
 def test_words_that_only_begin_like_these_are_shown(key):
     assert masked({key: "a"}) == {key: "a"}
+
+
+PEM = "-----BEGIN RSA PRIVATE KEY-----\nMIIEow+/=\n-----END RSA PRIVATE KEY-----"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Authorization: Bearer abcdef123456", "Authorization: ****"),
+        ("hf_abcdefghijklmnopqrst", "****"),
+        (f"a {PEM} b", "a **** b"),
+    ],
+)
+def test_texts_that_look_like_secrets_are_hidden_and_not_stored(text, shown):
+    tree = {"note": text, "notes": [text]}
+    assert masked(tree) == {"note": shown, "notes": [shown]}
+    assert record_options(tree) == {"note": shown, "notes": [shown]}
+    assert fingerprint(tree) == fingerprint({"note": shown, "notes": [shown]})
 
 
 def test_null_under_a_secret_key_is_shown():
