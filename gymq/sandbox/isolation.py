@@ -20,15 +20,18 @@ SUPERVISOR = Path(__file__).parent / "inside"
 _BOOT = "import sys; sys.path.append(sys.argv[1]); from inside.{} import main; main()"
 
 WHAT_HOLDS: dict[IsolationName, str] = {
-    "namespaces": "own file system view, processes, network and IPC (namespaces), limits",
-    "bubblewrap": "own file system view, processes, network and IPC (bubblewrap), limits",
-    "process": "limits and no sockets; files and processes that the user may reach are NOT hidden",
+    "namespaces": "own file system view, processes, network and IPC (namespaces)",
+    "bubblewrap": "own file system view, processes, network and IPC (bubblewrap)",
+    "process": "no sockets; files and processes that the user may reach are NOT hidden",
 }
 
 
 # As which user: `own` is one that root gives to the program, `same` the worker's. `first` is one of its own too, but
 # root becomes it before everything else: where root may not make namespaces, ordinary users may make those of users.
 User = Literal["own", "first", "same"]
+
+# What belongs to an undumpable process in `/proc` is that of user 0 there, and a program must not be this user.
+_USER_NAMESPACE = ["--user", "--map-user=1000", "--map-group=1000", "--keep-caps"]
 
 # 500,000,000 and the process's number, as `supervisor.own_uid` has it.
 _BECOME_FIRST = """user=$((500000000 + $$))
@@ -64,7 +67,7 @@ class Isolation:
         match self.name:
             case "namespaces":
                 spaces = ["--mount", "--pid", "--net", "--ipc", "--uts", "--cgroup", "--fork", "--kill-child"]
-                user = [] if self.user == "own" else ["--user", "--map-root-user"]
+                user = [] if self.user == "own" else _USER_NAMESPACE
                 command = [_found("unshare"), *user, *spaces, "--", *supervisor]
             case "bubblewrap":
                 command = [_found("bwrap"), *_bubblewrap_options(folders, disk_bytes), "--", *supervisor]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
+import functools
 import logging
 import marshal
 import os
@@ -15,6 +17,7 @@ from typing import Any, NamedTuple, cast
 
 from gymq.failures import InvalidTask
 from gymq.sandbox import visible
+from gymq.sandbox.control_groups import ControlGroup, ControlGroups
 from gymq.sandbox.inside.supervisor import STEP
 from gymq.sandbox.interface import (
     LimitName,
@@ -60,8 +63,6 @@ class LocalSandbox(Sandbox):
         python: the interpreter for programs; default: the one that runs this.
     """
 
-    python = sys.executable
-
     def __init__(
         self, max_running: int | None = None, isolation: str | None = None, python: str = sys.executable
     ) -> None:
@@ -84,8 +85,8 @@ class LocalSandbox(Sandbox):
                 self._isolation = isolation
                 if not known:
                     _WORKS.add((isolation, self.python))
-                    level = logging.INFO if isolation.own_view else logging.WARNING
-                    log.log(level, "sandbox: %s", self.describe())
+                    is_full = isolation.own_view and isinstance(_control_groups(), ControlGroups)
+                    log.log(logging.INFO if is_full else logging.WARNING, "sandbox: %s", self.describe())
                 return
             problems.append(f"{isolation.how}: {problem}")
         wanted = self._wanted or "isolation"
@@ -94,8 +95,13 @@ class LocalSandbox(Sandbox):
     def describe(self) -> str:
         if self._isolation is None:
             return "not started"
+        name, holds = self._isolation.name, WHAT_HOLDS[self._isolation.name]
         user = "the same user" if self._isolation.user == "same" else "a user of its own"
-        return f"{self._isolation.name}: {WHAT_HOLDS[self._isolation.name]}; runs as {user}"
+        groups = _control_groups()
+        if isinstance(groups, ControlGroups):
+            return f"{name}: {holds}, limits by {groups}; runs as {user}"
+        weaker = "limits of each process, and no limit for what the kernel holds for all, without control groups"
+        return f"{name} (weaker): {holds}, {weaker} ({groups}; docs/sandbox.md#exact-limits); runs as {user}"
 
     async def run(self, program: Program, limits: Limits) -> ProgramResult:
         await self.start()
@@ -155,11 +161,19 @@ class SupervisorReport(NamedTuple):
 class _Supervised:
     """One supervisor process with its program."""
 
-    def __init__(self, process: asyncio.subprocess.Process, lifeline: int, report: int, folder: str | None) -> None:
+    def __init__(
+        self,
+        process: asyncio.subprocess.Process,
+        lifeline: int,
+        report: int,
+        folder: str | None,
+        group: ControlGroup | None,
+    ) -> None:
         self.process = process
         self._lifeline: int | None = lifeline
         self._report: int | None = report
         self._folder = folder
+        self._group = group
         self._said = ""
 
     @classmethod
@@ -172,33 +186,37 @@ class _Supervised:
             stdin: whether the program gets a pipe as stdin instead of its text.
         """
         with contextlib.ExitStack() as ours:  # the ends that the supervisor gets; it has them once it is started
-            folder = lifeline = report = None
+            folder = lifeline = report = group = None
             try:
                 folder = None if isolation.own_view else tempfile.mkdtemp(prefix="gymq-sandbox-")
+                group, counters = _group(ours, _group_bytes(isolation, limits), limits.processes)
                 spec = _opened(ours, marshal.dumps(_spec(isolation, program, limits, folder, python)))
                 given, lifeline = os.pipe()
                 ours.callback(os.close, given)
                 report, written = os.pipe()
                 ours.callback(os.close, written)
-                supervisor = [*command_inside("main"), str(spec), str(given), str(written)]
+                fds = (spec, given, written, *counters)
+                supervisor = [*command_inside("main"), *map(str, fds)]
                 process = await start_process(
                     isolation.command(supervisor, program.folders, limits.disk_bytes),
                     env={},
                     stdin=asyncio.subprocess.PIPE if stdin else _opened(ours, program.stdin),
                     stderr=asyncio.subprocess.DEVNULL if stdin else asyncio.subprocess.PIPE,
-                    pass_fds=(spec, given, written),
+                    pass_fds=fds,
                     cwd="/",
                 )
             except BaseException as error:
                 for fd in (lifeline, report):
                     if fd is not None:
                         os.close(fd)
+                if group is not None:
+                    group.remove()
                 if folder is not None:
                     remove(folder)
                 if isinstance(error, OSError):
                     raise SandboxFailed(f"a sandbox could not be started: {error}") from None
                 raise
-        return cls(process, lifeline, report, folder)
+        return cls(process, lifeline, report, folder, group)
 
     async def finish(self, limits: Limits) -> ProgramResult:
         """Read the output while it runs, then the report."""
@@ -270,9 +288,18 @@ class _Supervised:
                 self._read_report()
                 os.close(self._report)
                 self._report = None
-            folder, self._folder = self._folder, None
-            if folder is not None:
-                await asyncio.shield(asyncio.to_thread(remove, folder))
+            await asyncio.shield(asyncio.to_thread(self._release))
+
+    def _release(self) -> None:
+        group, self._group = self._group, None
+        folder, self._folder = self._folder, None
+        if group is not None:
+            try:
+                group.remove()
+            except OSError as error:
+                log.error("the control group of a program was not removed: %s", error)
+        if folder is not None:
+            remove(folder)
 
 
 class _LocalSession(StreamSession):
@@ -307,6 +334,35 @@ class _LocalSession(StreamSession):
         await self._supervised.end()
 
 
+@functools.cache
+def _control_groups() -> ControlGroups | str:
+    """Return where this process makes groups for programs, or why it cannot."""
+    try:
+        return ControlGroups.found()
+    except OSError as error:
+        return str(error)
+
+
+def _group(stack: contextlib.ExitStack, memory_bytes: int, processes: int) -> tuple[ControlGroup | None, list[int]]:
+    """Make the group of a program, and open its files for the supervisor; neither where there are no groups."""
+    groups = _control_groups()
+    if isinstance(groups, str):
+        return None, []
+    group = groups.make(memory_bytes, processes)
+    try:
+        fds = group.open_files()
+    except OSError:
+        group.remove()
+        raise
+    for fd in fds:
+        stack.callback(os.close, fd)
+    return group, fds
+
+
+def _group_bytes(isolation: Isolation, limits: Limits) -> int:
+    return limits.memory_bytes + (limits.disk_bytes if isolation.own_view else 0)  # then its files are in memory
+
+
 def _spec(isolation: Isolation, program: Program, limits: Limits, folder: str | None, python: str) -> dict[str, Any]:
     directory = folder or _BOX
     if program.image is not None:
@@ -327,6 +383,7 @@ def _spec(isolation: Isolation, program: Program, limits: Limits, folder: str | 
         "folders": dict(given),
         "view": visible.view(),
         **asdict(limits),
+        "group_bytes": _group_bytes(isolation, limits),
         "clock_s": None if limits.time_s is None else clock_s(limits.time_s),
         "builds_view": isolation.name == "namespaces",
         "own_view": isolation.own_view,
@@ -335,12 +392,14 @@ def _spec(isolation: Isolation, program: Program, limits: Limits, folder: str | 
 
 
 def _opened(stack: contextlib.ExitStack, content: bytes) -> int:
-    """Open an unnamed file that holds the content, for reading."""
-    with tempfile.TemporaryFile() as file:
+    """Open an unnamed file that holds the content, for reading. Its owner cannot write in it either."""
+    written = os.memfd_create("gymq", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    with os.fdopen(written, "wb") as file:
         file.write(content)
         file.flush()
         # A program opens `/dev/stdin` as its own user.
-        os.fchmod(file.fileno(), 0o444)
-        fd = os.open(f"/proc/self/fd/{file.fileno()}", os.O_RDONLY | os.O_CLOEXEC)
+        os.fchmod(written, 0o444)
+        fcntl.fcntl(written, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
+        fd = os.open(f"/proc/self/fd/{written}", os.O_RDONLY | os.O_CLOEXEC)
     stack.callback(os.close, fd)
     return fd

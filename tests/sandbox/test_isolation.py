@@ -46,7 +46,8 @@ async def test_less_isolation_is_a_warning(monkeypatch, caplog, sandbox):
         await fresh.start()
     (record,) = caplog.records
     assert fresh.describe() in record.getMessage()
-    assert (record.levelno == logging.WARNING) == (fresh.describe().startswith("process"))
+    is_less = fresh.describe().startswith("process") or "(weaker)" in fresh.describe()
+    assert (record.levelno == logging.WARNING) == is_less
 
 
 async def test_options_that_cannot_be_met_end_the_worker_with_a_sentence(monkeypatch, tmp_path):
@@ -79,7 +80,7 @@ def test_each_user_gets_namespaces(user: User):
         "print(sandbox.describe())"
     )
     ran = subprocess.run(python_as(user, "-c", code), cwd=REPOSITORY, capture_output=True, check=False)
-    assert ran.stdout.startswith((b"namespaces: ", b"bubblewrap: ")), ran.stderr.decode()
+    assert ran.stdout.startswith((b"namespaces", b"bubblewrap")), ran.stderr.decode()
 
 
 @pytest.mark.parametrize(

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal
 
 import pytest
+
+from gymq.sandbox import GIB
+from gymq.sandbox.control_groups import ControlGroups
 
 User = Literal["root", "root without CAP_SYS_ADMIN", "an ordinary user"]
 
@@ -34,6 +39,23 @@ def python_as(user: User, *arguments: str) -> list[str]:
         "an ordinary user": ["setpriv", f"--reuid={_uid()}", f"--regid={_uid()}", "--clear-groups"],
     }[user]
     return ["unshare", "--mount", "sh", "-ec", _OPEN, "sh", *_closed(), "--", *become, *python]
+
+
+@contextlib.contextmanager
+def delegated(command: list[str]) -> Iterator[list[str]]:
+    """The command of an ordinary user in a control group that this user may divide."""
+    try:
+        group = ControlGroups.found().make(8 * GIB, 10_000)
+    except OSError as error:
+        pytest.skip(f"no control groups here: {error}")
+    try:
+        for folder in group.folders:
+            for path in (folder, *folder.iterdir()):
+                os.chown(path, _uid(), _uid())
+        members = " ".join(str(folder / "cgroup.procs") for folder in group.folders)
+        yield ["sh", "-ec", f'for members in {members}; do echo $$ > $members; done; exec "$@"', "sh", *command]
+    finally:
+        group.remove()
 
 
 # Other users cannot look into the folders of root, where its Python may be: in a mount namespace of its own, each

@@ -141,7 +141,7 @@ async def test_time_in_which_others_want_all_processors_is_excused(
     try:
         await until(lambda: stat(computing.pid)[0] == "R")
         monkeypatch.setattr(own_time, "_running", lambda: 1 + 1 + len(os.sched_getaffinity(0)) - 1 + others)
-        time_of_its_own = own_time.OwnTime()
+        time_of_its_own = own_time.OwnTime(None)
         await asyncio.sleep(0.05)
         time_of_its_own.look([computing.pid])
         assert (time_of_its_own.excused() > 0) == is_excused
@@ -157,14 +157,16 @@ def test_at_the_limit_on_the_clock_a_program_that_nothing_kept_has_used_up_its_t
     class Own:
         seconds = 0.1
 
+        def __init__(self, group: None) -> None: ...
+
         def look(self, everybody: list[int]) -> None: ...
 
         def excused(self) -> float:
             return excused
 
     monkeypatch.setattr(supervisor, "OwnTime", Own)
-    spec = SimpleNamespace(time_s=0.5, clock_s=1.0, memory_bytes=GIB)
-    watch = supervisor._Watch(cast(Spec, spec), 0, 0, cast(Disk, SimpleNamespace(is_full=lambda: False)))
+    spec = SimpleNamespace(time_s=0.5, clock_s=1.0, memory_bytes=GIB, own_view=False)
+    watch = supervisor._Watch(cast(Spec, spec), 0, 0, cast(Disk, SimpleNamespace(is_full=lambda: False)), None)
     watch._begun -= 2.0
     if excused:
         with pytest.raises(TimeoutError, match="too busy"):

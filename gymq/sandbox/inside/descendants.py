@@ -6,19 +6,9 @@ import os
 import signal
 import time
 
-# What the kernel lets one socket hold by default. Programs cannot ask for more.
-_SOCKET_BYTES = 256 * 1024
-_MAX_DESCRIPTORS = 256  # of a process
 _MOST_PASSES = 1000  # to stop those who start others and each other again
-_UNIX_SOCKETS = "/proc/net/unix"
-_LOCKS = "/proc/locks"
-_LOCK_BYTES = 256  # that the kernel takes for a lock on a part of a file, rounded up
-_EPOLL = "anon_inode:[eventpoll]"
-_WATCH_BYTES = 320  # that the kernel takes for a descriptor that one of epoll's watches
-_MOST_WATCHES = 100_000  # a process has 256 descriptors
-_QUEUES = ("/proc/net/tcp", "/proc/net/tcp6", "/proc/net/udp", "/proc/net/udp6")
-_DATAGRAM, _MOST_DATAGRAMS = b"0002", 11  # that wait in one socket, each from another one that may be closed by now
 _EMPTY_STATES = (b"05", b"06")  # FIN_WAIT2, TIME_WAIT: of a closed connection only the addresses are left
+_MAPPING_BYTES = 256  # that the kernel takes for a part of the address space, rounded up
 
 
 def reap(child: int) -> int | None:
@@ -35,76 +25,40 @@ def reap(child: int) -> int | None:
             status = os.waitstatus_to_exitcode(wait_status)
 
 
-def use_too_much_memory(everybody: list[int], limit: int, others: int = 0) -> bool:
-    """Return whether anonymous and shared memory plus `others` bytes exceed the limit.
+def use_too_much_memory(everybody: list[int], limit: int) -> bool:
+    """Return whether anonymous and shared memory of processes exceed the limit. What the kernel holds is not counted.
 
     Adding up counts what is shared for each who has it, so it is only a bound. What is above that is measured.
     """
-    return sum(map(_most_memory, everybody)) + others > limit and sum(map(_memory, everybody)) + others > limit
+    mapped = _MAPPING_BYTES * sum(map(_mappings, everybody))
+    return sum(map(_most_memory, everybody)) + mapped > limit and sum(map(_memory, everybody)) + mapped > limit
 
 
-def socket_bytes(everybody: list[int]) -> int:
-    """Return the most that the kernel may hold in the sockets of these processes, and in those of their own network.
-
-    A connection that nobody accepted, a datagram of a socket that is closed, and a socket on its way to another process
-    belong to no process.
-    """
-    sockets: set[str] = set()
-    hidden = 0
+def sessions(everybody: list[int]) -> int:
+    """Return in how many sessions the processes are."""
+    found = set()
     for pid in everybody:
         try:
-            names = os.listdir(f"/proc/{pid}/fd")
-        except PermissionError:  # it has ended, or keeps others from looking: then it has as many as it can
-            hidden += _MAX_DESCRIPTORS if _has_memory(pid) else 0
+            found.add(stat(pid)[3])
+        except (OSError, IndexError):
             continue
+    return len(found)
+
+
+def orphaned_connections() -> int:
+    """Return how many TCP connections of this network no process has: they wait to be accepted, or to be sent.
+
+    The kernel counts their memory for nobody.
+    """
+    found = 0
+    for table in ("/proc/net/tcp", "/proc/net/tcp6"):
+        try:
+            with open(table, "rb") as file:
+                rows = [line.split() for line in file.readlines()[1:]]
         except OSError:
             continue
-        for name in names:
-            try:
-                target = os.readlink(f"/proc/{pid}/fd/{name}")
-            except OSError:
-                continue
-            if target.startswith("socket:"):
-                sockets.add(target)
-    unseen = queued = 0
-    if (sockets or hidden) and os.getpid() == 1:  # otherwise it is the machine's network, and there are pairs only
-        in_network, unseen, queued = _network()
-        sockets |= in_network
-    return (len(sockets) + hidden + unseen) * _SOCKET_BYTES + queued
-
-
-def lock_bytes(everybody: list[int]) -> int:
-    """Return what the kernel holds for locks of these processes on parts of files, of which it limits no number."""
-    owners = {b"%d" % pid for pid in everybody}
-    try:
-        with open(_LOCKS, "rb") as file:
-            return _LOCK_BYTES * sum(line.split()[4] in owners for line in file if b": POSIX " in line)
-    except OSError:
-        return 0
-
-
-def watch_bytes(everybody: list[int], limit: int) -> int:
-    """Return what the kernel holds for descriptors that these processes watch by epoll.
-
-    It limits their number for a user only, and one file may be watched under many numbers that are closed by now. To
-    count takes a microsecond each, so more than a program needs count as more than `limit`.
-    """
-    watched = 0
-    for pid in everybody:
-        try:
-            names = os.listdir(f"/proc/{pid}/fd")
-        except OSError:  # it has ended, or keeps others from looking
-            continue
-        for name in names:
-            try:
-                if os.readlink(f"/proc/{pid}/fd/{name}") == _EPOLL:
-                    with open(f"/proc/{pid}/fdinfo/{name}", "rb") as file:
-                        watched += file.read().count(b"tfd:")
-            except OSError:  # it is closed by now
-                continue
-            if watched > _MOST_WATCHES:
-                return limit + 1
-    return watched * _WATCH_BYTES
+        found += sum(row[9] == b"0" and row[3] not in _EMPTY_STATES for row in rows)
+    return found
 
 
 def pids() -> list[int]:
@@ -181,15 +135,21 @@ def _state(pid: int) -> bytes | None:
 
 
 def _most_memory(pid: int) -> int:
-    return _sum_of(f"/proc/{pid}/status", (b"RssAnon", b"RssShmem", b"VmSwap", b"VmPTE"))
-
-
-def _has_memory(pid: int) -> bool:
+    """Return the memory of a process. Once its first thread has ended, another one has to say it."""
     try:
-        with open(f"/proc/{pid}/statm", "rb") as file:
-            return not file.read().startswith(b"0 ")
+        threads = os.listdir(f"/proc/{pid}/task")
     except OSError:
-        return False
+        return 0
+    names = (b"RssAnon", b"RssShmem", b"VmSwap", b"VmPTE")
+    return next(filter(None, (_sum_of(f"/proc/{pid}/task/{thread}/status", names) for thread in threads)), 0)
+
+
+def _mappings(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/maps", "rb") as file:
+            return sum(1 for _ in file)
+    except OSError:
+        return 0
 
 
 def _memory(pid: int) -> int:
@@ -209,32 +169,3 @@ def _sum_of(path: str, names: tuple[bytes, ...]) -> int:
     except (OSError, ValueError):
         return total
     return total
-
-
-def _network() -> tuple[set[str], int, int]:
-    """Return the Unix sockets of this network, how many more there may be, and the bytes queued in others."""
-    found: set[str] = set()
-    unseen = queued = 0
-    for row in _rows(_UNIX_SOCKETS, 7):
-        if row[4] == _DATAGRAM:
-            unseen += _MOST_DATAGRAMS
-        if row[6] == b"0":
-            unseen += 1
-        else:
-            found.add(f"socket:[{row[6].decode()}]")
-    for table in _QUEUES:
-        for row in _rows(table, 10):
-            sent, _, received = row[4].partition(b":")
-            queued += int(sent, 16) + int(received, 16)
-            unseen += row[9] == b"0" and row[3] not in _EMPTY_STATES
-    return found, unseen, queued
-
-
-def _rows(table: str, columns: int) -> list[list[bytes]]:
-    """Return the lines of a table of `/proc/net`, in columns, without the heading."""
-    try:
-        with open(table, "rb") as file:
-            rows = [line.split() for line in file.readlines()[1:]]
-    except OSError:
-        return []
-    return [row for row in rows if len(row) >= columns]  # the path of a Unix socket may have line feeds

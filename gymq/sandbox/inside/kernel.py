@@ -48,7 +48,7 @@ _NUMBERS = {
         "pivot_root": 41,
     },
 }
-_CLONE3 = 435
+_CLONE3, _CLOSE_RANGE = 435, 436
 # By which one process stops, ends or hampers another one, which is named by the first argument: kill, tkill, tgkill,
 # rt_sigqueueinfo, rt_tgsigqueueinfo, prlimit64, setpgid, sched_setscheduler, sched_setparam, sched_setaffinity,
 # sched_setattr; pidfd_open.
@@ -57,6 +57,7 @@ _AIMED = {
     "aarch64": "129 130 131 138 240 261 154 119 118 122 274",
 }
 _PIDFD_SEND_SIGNAL, _PIDFD_OPEN = 424, 434
+_PRIORITY = {"x86_64": (141, 251), "aarch64": (140, 30)}  # setpriority, ioprio_set
 # What no program under test needs, and what reaches into other processes or into rarely used parts of the kernel:
 # ptrace, process_vm_readv/writev, unshare, setns, mount, umount2, pivot_root, chroot, keyctl, add_key, request_key,
 # bpf, perf_event_open, userfaultfd, kexec_load, kexec_file_load, init_module, finit_module, delete_module,
@@ -77,6 +78,7 @@ _REFUSED_EVERYWHERE = [425, 426, 427, 428, 429, 430, 431, 432, 433, 438, 442, 44
 # gone, and the kernel counts the byte. With this error programs read and write instead.
 _UNSUPPORTED = {"x86_64": "40 275 276", "aarch64": "71 76 77"}
 _MOUNT_SETATTR = 442
+_CLOSE_RANGE_UNSHARE = 2
 _CLONE_FILES, _CLONE_THREAD, _CLONE_NEWUSER = 0x400, 0x10000, 0x10000000
 _AF_UNIX, _AF_INET, _AF_INET6 = 1, 2, 10
 _PROTOCOLS = (0, 6, 17)  # the usual one, TCP, UDP
@@ -207,6 +209,8 @@ def _filter(machine: str, network: bool, guarded: tuple[int, ...]) -> list[bytes
     lines += _if_called(numbers["fcntl"], _if(1, _FILE_CONTROLS))
     lines += _if_called(numbers["ioctl"], _if(1, _OWNER_CONTROLS))
     # A thread with descriptors of its own could hide them.
+    unsharing = [_instruction(_LOAD, _ARGUMENTS[2]), _instruction(_BITS, _CLOSE_RANGE_UNSHARE, 0, 1)]
+    lines += _if_called(_CLOSE_RANGE, [*unsharing, _instruction(_GIVE, _REFUSE)])
     own_descriptors = [
         _instruction(_LOAD, _ARGUMENTS[0]),
         _instruction(_BITS, _CLONE_NEWUSER, 0, 1),
@@ -220,6 +224,8 @@ def _filter(machine: str, network: bool, guarded: tuple[int, ...]) -> list[bytes
         lines += _if_called(_PIDFD_SEND_SIGNAL, [_instruction(_GIVE, _REFUSE)])
         for number in [*map(int, _AIMED[machine].split()), _PIDFD_OPEN]:
             lines += _if_called(number, _if(0, [*guarded, _EVERYBODY]))
+        for number in _PRIORITY[machine]:  # of the caller only, whose number is 0
+            lines += _if_called(number, _unless(1, [0]))
     return [*lines, _instruction(_GIVE, _ALLOW)]
 
 

@@ -1,4 +1,4 @@
-"""The supervisor of one sandboxed program: `main.py SPEC_FD LIFELINE_FD REPORT_FD`.
+"""The supervisor of one sandboxed program: `main.py SPEC_FD LIFELINE_FD REPORT_FD [GROUP_FD ...]`.
 
 It builds the program's view of the file system, starts it with limits and without privileges, watches it, ends all that
 it left running, and reports. It reads no environment.
@@ -15,20 +15,23 @@ import os
 import sys
 
 from . import kernel, supervisor, view
+from .group import ProgramGroup
 from .spec import Spec
 
 
 def main() -> None:
-    spec_fd, lifeline_fd, report_fd = _low(list(map(int, sys.argv[-3:])))
+    spec_fd, lifeline_fd, report_fd, *group_fds = _low(list(map(int, sys.argv[2:])))
     with open(spec_fd, "rb") as file:
         spec = Spec(marshal.load(file))
     try:
         kernel.set_undumpable()
         uid = supervisor.own_uid() if spec.changes_user else None
         if spec.builds_view:
-            view.build(spec, uid or 0)
+            view.build(spec, os.getuid() if uid is None else uid)
         view.fill(spec, uid)
-        report = supervisor.supervise(spec, uid, lifeline_fd)
+        report = supervisor.supervise(
+            spec, uid, lifeline_fd, ProgramGroup(group_fds, spec.group_bytes) if group_fds else None
+        )
     except (OSError, ValueError, MemoryError) as error:
         report = f"failed {type(error).__name__}: {error}"
     os.write(report_fd, report.encode())

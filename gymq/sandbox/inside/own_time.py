@@ -7,6 +7,10 @@ import time
 
 from . import descendants
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # the import would take longer than the rest
+    from .group import ProgramGroup
+
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _RUNS, _WAITS, _ENDED = b"R", b"D", b""  # states: wants a processor, waits for a disk, ended while it was looked at
 _VFORK = {"x86_64": (b"56", b"58"), "aarch64": (b"220",)}  # numbers of clone and vfork
@@ -17,16 +21,20 @@ class OwnTime:
 
     Where a process waits for a processor that others have, or for a disk, the time is not the program's own.
 
+    Args:
+        group: the program's control group. Without one, the computing of children that no parent waits for is missing.
+
     Attributes:
-        seconds: the program's own time. The computing of children that no parent waits for is missing in it.
+        seconds: the program's own time.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, group: ProgramGroup | None) -> None:
+        self._group = group
         self.seconds = 0.0
         self._passed = self._kept = self._others = 0.0
         self._looked = time.monotonic()
         everybody = descendants.pids()
-        self._computed = _computed(everybody)
+        self._computed = self._total(everybody)
         self._waited = _waited(everybody)[0]
         self._kept_waiting = _wait("/proc/self")
 
@@ -38,7 +46,7 @@ class OwnTime:
         """
         now = time.monotonic()
         passed, self._looked = now - self._looked, now
-        total = _computed(everybody)
+        total = self._total(everybody)
         computed, self._computed = max(0.0, total - self._computed), total
         running = _running()
         waited, states = _waited(everybody)
@@ -60,6 +68,9 @@ class OwnTime:
         over all of them it is known well.
         """
         return self._passed if self._others >= self._passed * len(os.sched_getaffinity(0)) else self._kept
+
+    def _total(self, everybody: list[int]) -> float:
+        return _computed(everybody) if self._group is None else self._group.computed()
 
 
 def _computed(everybody: list[int]) -> float:

@@ -16,6 +16,7 @@ class Spec:
     time_s: float | None  # None: a session, whose owner says how long each step may take
     clock_s: float | None  # after so much on the clock it is the machine that did not let the program run
     memory_bytes: int
+    group_bytes: int  # of the control group, if there is one: its files may be in memory, too
     processes: int
     file_bytes: int
     disk_bytes: int

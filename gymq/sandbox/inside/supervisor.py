@@ -13,6 +13,7 @@ import time
 
 from . import descendants, kernel
 from .disk import Disk
+from .group import ProgramGroup
 from .own_time import OwnTime
 from .spec import Spec
 
@@ -22,13 +23,14 @@ if TYPE_CHECKING:  # the import would take longer than the rest
 
 _PAUSE_S = 0.05  # between two looks
 _LEAST_PAUSE_S = 0.005
-_LOCKS_PAUSE_S = 1.0  # between two looks at locks: during each, the kernel makes all other processes wait for theirs
 _PART = 10  # of the time at most one in so many is spent on looking
 _NICENESS = 5  # of programs, so that those who wait for them come first
 _WARNING_S = 1.0  # before a step's time is over, in which the program may end it by itself
 STEP = struct.Struct("=dd")  # seconds that a step may take of its own and on the clock; 0: it is over
 _FIRST_UID = 500_000_000
 _FIRST_UID_IN_CONTAINER = 10_000  # where only the first 65,536 users exist
+_MOST_SESSIONS = 16  # without a control group: the scheduler gives each as much time as the supervisor
+_MOST_ORPHANS = 512  # connections; each may hold 128 KiB
 _NOT_STARTED = 125  # exit status of the child when the reason is in the pipe
 
 
@@ -45,21 +47,27 @@ def own_uid() -> int:
     return _FIRST_UID_IN_CONTAINER + process % 50_000
 
 
-def supervise(spec: Spec, uid: int | None, lifeline_fd: int) -> str:
+def supervise(spec: Spec, uid: int | None, lifeline_fd: int, group: ProgramGroup | None) -> str:
     """Run the program to its end, or to the end of its limits or of its owner.
+
+    Args:
+        group: the control group that limits the program; None: there is none on this machine.
 
     Returns:
         The report: exit status as Python's subprocess has it, the limit that was hit or "-", seconds.
 
     Raises:
-        OSError: it could not be started.
+        OSError: it could not be started, or the machine did not let it run.
+        MemoryError: the machine ran out of memory.
     """
     kernel.become_subreaper()
     began = time.monotonic()
     disk = Disk(spec)
-    child = _start(spec, uid)
+    child = _start(spec, uid, group)
     try:
-        limit, status = _Watch(spec, child, lifeline_fd, disk).until_the_end()
+        limit, status = _Watch(spec, child, lifeline_fd, disk, group).until_the_end()
+        if group is not None and group.ran_out_of_memory():
+            limit = "memory"
         if limit is None and disk.is_full(at_the_end=True):
             limit = "disk"
     finally:
@@ -71,11 +79,11 @@ def supervise(spec: Spec, uid: int | None, lifeline_fd: int) -> str:
     return f"{status} {limit or '-'} {time.monotonic() - began}"
 
 
-def _start(spec: Spec, uid: int | None) -> int:
+def _start(spec: Spec, uid: int | None, group: ProgramGroup | None) -> int:
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
-        _become_program(spec, uid, writer)
+        _become_program(spec, uid, group, writer)
     os.close(writer)
     with os.fdopen(reader, "rb") as pipe:
         problem = pipe.read()
@@ -87,13 +95,18 @@ def _start(spec: Spec, uid: int | None) -> int:
     return child
 
 
-def _become_program(spec: Spec, uid: int | None, writer: int) -> NoReturn:
+def _become_program(spec: Spec, uid: int | None, group: ProgramGroup | None, writer: int) -> NoReturn:
     try:
+        if group is not None:
+            group.enter()
         os.setsid()  # for the scheduler a group of its own, too
         os.nice(_NICENESS)
         os.closerange(3, writer)
         os.closerange(writer + 1, 64)  # `main` has left none behind that
-        _set_limits(spec, 0 if uid is not None else _processes_of(os.getuid()) - 1)
+        _set_limits(spec)
+        if group is None:
+            others = 0 if uid is not None else _processes_of(os.getuid()) - 1
+            _limit(resource.RLIMIT_NPROC, spec.processes + others)
         os.umask(0o022)
         kernel.drop_bounding_set()
         if uid is not None:
@@ -130,40 +143,37 @@ def _become(uid: int) -> None:
     os.setresuid(uid, uid, uid)
 
 
-def _set_limits(spec: Spec, others: int) -> None:
-    """Set the limits. `others` counts the processes of the same user that are not the program's."""
-
-    def limit(which: int, value: int, hard: int | None = None) -> None:
-        allowed = resource.getrlimit(which)[1]
-        if allowed != resource.RLIM_INFINITY:
-            value, hard = min(value, allowed), min(hard or value, allowed)
-        resource.setrlimit(which, (value, hard or value))
-
+def _set_limits(spec: Spec) -> None:
     if spec.time_s is not None:  # for when the watch is kept from looking
         seconds = math.ceil(spec.time_s) + 1
-        limit(resource.RLIMIT_CPU, seconds, seconds + 1)
-    limit(resource.RLIMIT_AS, spec.memory_bytes)
-    limit(resource.RLIMIT_FSIZE, spec.file_bytes)
-    limit(resource.RLIMIT_NPROC, spec.processes + others)
-    limit(resource.RLIMIT_NOFILE, 256)
-    limit(resource.RLIMIT_CORE, 0)
+        _limit(resource.RLIMIT_CPU, seconds, seconds + 1)
+    _limit(resource.RLIMIT_AS, spec.memory_bytes)
+    _limit(resource.RLIMIT_FSIZE, spec.file_bytes)
+    _limit(resource.RLIMIT_NOFILE, 256)
+    _limit(resource.RLIMIT_CORE, 0)
+
+
+def _limit(which: int, value: int, hard: int | None = None) -> None:
+    allowed = resource.getrlimit(which)[1]
+    if allowed != resource.RLIM_INFINITY:
+        value, hard = min(value, allowed), min(hard or value, allowed)
+    resource.setrlimit(which, (value, hard or value))
 
 
 class _Watch:
     """Watches a program until it ends, or has to."""
 
-    def __init__(self, spec: Spec, child: int, lifeline_fd: int, disk: Disk) -> None:
+    def __init__(self, spec: Spec, child: int, lifeline_fd: int, disk: Disk, group: ProgramGroup | None) -> None:
         self._spec = spec
         self._child = child
         self._lifeline = lifeline_fd
         self._disk = disk
+        self._group = group
         self._is_stopped = False
         self._time_s = math.inf if spec.time_s is None else spec.time_s
         self._clock_s = math.inf if spec.clock_s is None else spec.clock_s
         self._warn_at = math.inf
         self._warned = False
-        self._lock_bytes = 0
-        self._next_locks = time.monotonic() + _LOCKS_PAUSE_S
         self._began()
 
     def until_the_end(self) -> tuple[str | None, int | None]:
@@ -193,7 +203,6 @@ class _Watch:
 
     def _look(self) -> str | None:
         """Return the limit that the program exceeded, if any."""
-        spec = self._spec
         everybody = descendants.pids()
         self._own.look(everybody)
         if self._own.seconds >= self._time_s:
@@ -201,12 +210,7 @@ class _Watch:
         if self._own.seconds >= self._warn_at:
             self._warn_at, self._warned = math.inf, True
             os.kill(self._child, signal.SIGALRM)
-        if time.monotonic() >= self._next_locks:
-            self._lock_bytes = descendants.lock_bytes(everybody)
-            self._lock_bytes += descendants.watch_bytes(everybody, spec.memory_bytes)
-            self._next_locks = time.monotonic() + _LOCKS_PAUSE_S
-        unmapped = descendants.socket_bytes(everybody) + self._lock_bytes
-        if descendants.use_too_much_memory(everybody, spec.memory_bytes, unmapped):
+        if self._holds_too_much(everybody):
             return "memory"
         if self._disk.is_full():
             return "disk"
@@ -216,6 +220,14 @@ class _Watch:
                 return "time"
             raise TimeoutError(f"it had {self._own.seconds:.1f} s in {passed:.0f} s: the machine is too busy")
         return None
+
+    def _holds_too_much(self, everybody: list[int]) -> bool:
+        if self._spec.own_view and descendants.orphaned_connections() > _MOST_ORPHANS:
+            return True
+        if self._group is not None:
+            return self._group.ran_out_of_memory()
+        is_over = descendants.use_too_much_memory(everybody, self._spec.memory_bytes)
+        return is_over or descendants.sessions(everybody) > _MOST_SESSIONS
 
     def _obey(self) -> bool:
         """Obey the owner of a session: begin or end a step, with its time. Return False once the session is over."""
@@ -236,7 +248,7 @@ class _Watch:
 
     def _began(self) -> None:
         self._begun = time.monotonic()
-        self._own = OwnTime()
+        self._own = OwnTime(self._group)
 
 
 def _processes_of(uid: int) -> int:

@@ -1,0 +1,282 @@
+"""Control groups for programs: the kernel limits their memory and processes, and counts their computing.
+
+Both versions of the kernel's interface are used: 2 has one tree of groups, 1 has one for each controller.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import secrets
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+_PROC = Path("/proc/self")
+_PREFIX = "gymq-"
+_MOVED = "gymq"  # the group into which a container's processes go, so that groups can be made beside it
+_CONTROLLERS = ("memory", "pids", "cpuacct")  # of version 1
+_NEEDED = {"memory", "pids"}  # of version 2, which always counts computing
+_TCP_PART = 8  # version 1 counts the memory of TCP apart, of which a program gets so small a part
+_END_S = 10.0  # for the processes of a group to be gone
+_LOOK_S = 0.005
+_MAKING_S = 1.0  # after which a group that is made is locked
+_TRIAL_BYTES = 16 * 1024**2
+
+
+@dataclass(frozen=True)
+class ControlGroup:
+    """The group of one program. It is locked as long as its owner lives."""
+
+    folders: tuple[Path, ...]  # one in version 2, one for each controller in version 1
+    lock: int
+
+    def open_files(self) -> list[int]:
+        """Open the files that `gymq.sandbox.inside.group.ProgramGroup` takes.
+
+        Raises:
+            OSError: one cannot be opened.
+        """
+        memory, usage = self.folders[0], self.folders[-1]
+        if len(self.folders) == 1:
+            read = [memory / "memory.events", memory / "memory.events", usage / "cpu.stat"]
+        else:
+            peak = memory / "memory.memsw.max_usage_in_bytes"  # with swap, if the kernel counts it
+            peak = peak if peak.exists() else memory / "memory.max_usage_in_bytes"
+            read = [memory / "memory.oom_control", peak, usage / "cpuacct.usage"]
+        fds: list[int] = []
+        try:
+            fds += [os.open(path, os.O_RDONLY) for path in read]
+            fds += [os.open(folder / "cgroup.procs", os.O_WRONLY) for folder in self.folders]
+        except OSError:
+            for fd in fds:
+                os.close(fd)
+            raise
+        return fds
+
+    def remove(self) -> None:
+        """End all processes of the group, and remove it.
+
+        Raises:
+            OSError: it could not be removed in time.
+        """
+        try:
+            _remove(self.folders)
+        finally:
+            os.close(self.lock)
+
+
+@dataclass(frozen=True)
+class ControlGroups:
+    """A place in which this process may make groups."""
+
+    parents: tuple[Path, ...]  # as `ControlGroup.folders`
+
+    @classmethod
+    def found(cls) -> ControlGroups:
+        """Return a place: the group of this process, or the nearest one above it that allows groups in it.
+
+        What killed workers left there is removed.
+
+        Raises:
+            OSError: there is no such place.
+        """
+        trees, own = dict(_trees()), dict(_own_groups())
+        if "" in trees and _words(trees[""].mounted / "cgroup.controllers") >= _NEEDED:
+            parents = [_with_controllers(trees[""].folder(own[""]), trees[""].mounted)]
+        elif missing := [name for name in _CONTROLLERS if name not in trees]:
+            raise FileNotFoundError(f"the machine has no control groups for {', '.join(missing)}")
+        else:
+            parents = [trees[name].folder(own[name]) for name in _CONTROLLERS]
+        groups = cls(tuple(parents))
+        groups._try()
+        groups._sweep()
+        return groups
+
+    def __str__(self) -> str:
+        return f"control groups of version {2 if len(self.parents) == 1 else 1}"
+
+    def make(self, memory_bytes: int, processes: int) -> ControlGroup:
+        """Make a group.
+
+        Args:
+            memory_bytes: limit for the memory of all its processes, with what the kernel and swap hold for them.
+            processes: limit for processes and threads.
+
+        Raises:
+            OSError: the kernel refused it.
+        """
+        name = f"{_PREFIX}{secrets.token_hex(8)}"
+        folders = tuple(parent / name for parent in self.parents)
+        for folder in folders:
+            folder.mkdir(exist_ok=True)  # two controllers may share a tree
+        group = ControlGroup(folders, os.open(folders[0], os.O_RDONLY | os.O_DIRECTORY))
+        fcntl.flock(group.lock, fcntl.LOCK_EX)
+        try:
+            for path, value in _settings(folders, memory_bytes, processes):
+                path.write_text(str(value))
+        except OSError:
+            group.remove()
+            raise
+        return group
+
+    def _try(self) -> None:
+        """Make a group, put a process into it and remove both.
+
+        Raises:
+            OSError: the kernel refused a step.
+        """
+        with subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE) as process:
+            group = self.make(_TRIAL_BYTES, 1)
+            try:
+                for folder in group.folders:
+                    (folder / "cgroup.procs").write_text(str(process.pid))
+            finally:
+                group.remove()
+
+    def _sweep(self) -> None:
+        """Remove the groups of workers that no longer exist."""
+        left = self._unlocked()
+        if left:
+            time.sleep(_MAKING_S)
+        for folder in left & self._unlocked():
+            with contextlib.suppress(FileNotFoundError, BlockingIOError), _locked(folder):
+                _remove(tuple(parent / folder.name for parent in self.parents))
+
+    def _unlocked(self) -> set[Path]:
+        """Return the groups that nobody has locked."""
+        found = set()
+        for folder in self.parents[0].glob(f"{_PREFIX}*"):
+            with contextlib.suppress(FileNotFoundError, BlockingIOError), _locked(folder):
+                found.add(folder)
+        return found
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Lock a group.
+
+    Raises:
+        FileNotFoundError: it is gone.
+        BlockingIOError: another process has locked it.
+    """
+    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(lock)
+
+
+class _Tree(NamedTuple):
+    """A mounted tree of groups."""
+
+    root: str  # the group that is mounted
+    mounted: Path
+
+    def folder(self, group: str) -> Path:
+        """Return the folder of a group."""
+        return self.mounted / os.path.relpath(group, self.root)
+
+
+def _trees() -> Iterator[tuple[str, _Tree]]:
+    """Return the trees by their controllers; that of version 2 has the name ""."""
+    for line in (_PROC / "mountinfo").read_text().splitlines():
+        mount, _, kind = line.partition(" - ")
+        _, _, _, root, mounted, *_ = mount.split()
+        name, _, options = kind.split(" ", 2)
+        if name in ("cgroup", "cgroup2"):
+            for controller in options.split(",") if name == "cgroup" else [""]:
+                yield controller, _Tree(root, Path(mounted))
+
+
+def _own_groups() -> Iterator[tuple[str, str]]:
+    """Return the groups of this process by controller; that of version 2 has the name ""."""
+    for line in (_PROC / "cgroup").read_text().splitlines():
+        _, controllers, group = line.split(":", 2)
+        for controller in controllers.split(","):
+            yield controller, group
+
+
+def _with_controllers(own: Path, root: Path) -> Path:
+    """Return the group whose inner groups can have limits: this one, or the nearest one above it.
+
+    A group of version 2 that has processes can have none. That of a container has all its processes: they are moved.
+
+    Raises:
+        OSError: there is none that this process may change.
+    """
+    if own == root and not _offers(own):
+        moved = own / _MOVED
+        moved.mkdir(exist_ok=True)
+        for process in (own / "cgroup.procs").read_text().split():
+            with contextlib.suppress(ProcessLookupError):
+                (moved / "cgroup.procs").write_text(process)
+    while not _offers(own):
+        if own == root:
+            raise PermissionError(f"no control group above that of this process can have limits: {own}")
+        own = own.parent
+    return own
+
+
+def _offers(folder: Path) -> bool:
+    """Return whether the groups in a folder of version 2 can have limits; if need be, it is switched on."""
+    if not os.access(folder, os.W_OK):
+        return False
+    switch = folder / "cgroup.subtree_control"
+    if not _words(switch) >= _NEEDED:
+        with contextlib.suppress(OSError):
+            switch.write_text(" ".join(f"+{name}" for name in _NEEDED))
+    return _words(switch) >= _NEEDED
+
+
+def _settings(folders: tuple[Path, ...], memory_bytes: int, processes: int) -> Iterator[tuple[Path, int]]:
+    """Return the values for the files of a group."""
+    if len(folders) == 1:
+        memory = pids = folders[0]
+        yield memory / "memory.max", memory_bytes
+        yield memory / "memory.oom.group", 1
+        swap, swap_bytes = memory / "memory.swap.max", 0
+    else:
+        memory, pids, _ = folders
+        yield memory / "memory.limit_in_bytes", memory_bytes
+        yield memory / "memory.kmem.tcp.limit_in_bytes", memory_bytes // _TCP_PART
+        swap, swap_bytes = memory / "memory.memsw.limit_in_bytes", memory_bytes  # of memory and swap together
+    yield pids / "pids.max", processes
+    if swap.exists():  # the kernel may have no swap, or not count it
+        yield swap, swap_bytes
+
+
+def _remove(folders: tuple[Path, ...]) -> None:
+    end = time.monotonic() + _END_S
+    while True:
+        try:
+            for folder in reversed(folders):  # the first one last, since it has the lock
+                with contextlib.suppress(FileNotFoundError):
+                    folder.rmdir()
+            return
+        except OSError:
+            if time.monotonic() > end:
+                raise
+        _kill(folders)
+        time.sleep(_LOOK_S)
+
+
+def _kill(folders: tuple[Path, ...]) -> None:
+    for folder in folders:
+        if (switch := folder / "pids.max").exists():  # from now on no new ones
+            switch.write_text("0")
+    for folder in folders:
+        with contextlib.suppress(FileNotFoundError):
+            for process in (folder / "cgroup.procs").read_text().split():
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(process), signal.SIGKILL)
+
+
+def _words(path: Path) -> set[str]:
+    return set(path.read_text().split())
