@@ -25,9 +25,5 @@ from gymq.sandbox.process import run_command as run_command
 from gymq.sandbox.python_session import PythonSession as PythonSession
 from gymq.sandbox.python_session import Step as Step
 from gymq.sandbox.ray import Ray as Ray
-from gymq.sandbox.unit_tests import UnitTest as UnitTest
-from gymq.sandbox.unit_tests import UnitTests as UnitTests
-from gymq.sandbox.unit_tests import program_in as program_in
-from gymq.sandbox.unit_tests import run_tests as run_tests
 from gymq.sandbox.workspace import Subprocess as Subprocess
 from gymq.sandbox.workspace import Workspace as Workspace

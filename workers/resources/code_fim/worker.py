@@ -11,7 +11,7 @@ from gymq.workers.resources.evalplus.blocks import last_python_block
 from gymq.workers.resources.evalplus.task_sets import BaseTask, TaskSetError, find_file, read_tasks
 
 import gymq
-from gymq.sandbox.functions import Runner
+from gymq.functions import Runner
 from gymq.sandboxed import SandboxedOptions
 
 _END_OF_THOUGHTS = "</think>"

@@ -11,7 +11,7 @@ from gymq.workers.resources.evalplus.comparison import Dataset, Returned, needs_
 from gymq.workers.resources.evalplus.tasks import Task
 
 import gymq
-from gymq.sandbox.functions import Runner
+from gymq.functions import Runner
 
 TIME_S = 600.0
 OUTPUT_BYTES = 256 * 1024**2

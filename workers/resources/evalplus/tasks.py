@@ -9,7 +9,7 @@ import pydantic
 from gymq.workers.resources.evalplus.comparison import Dataset
 from gymq.workers.resources.evalplus.task_sets import BaseTask
 
-from gymq.sandbox.function_harness import encode
+from gymq.functions.harness.values import encode
 
 
 class Task(BaseTask):

@@ -10,8 +10,8 @@ from gymq.workers.resources.evalplus.tasks import Task
 from gymq.workers.resources.evalplus.worker import EvalPlus
 
 import gymq
+from gymq.functions.harness.values import MAX_DEPTH, decode, encode
 from gymq.sandbox import SandboxFailed
-from gymq.sandbox.function_harness import MAX_DEPTH, decode, encode
 from gymq.testing import Harness, prompt, reply
 
 DATA = Path(__file__).parents[1] / "data"

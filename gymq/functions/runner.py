@@ -15,7 +15,8 @@ from gymq.sandbox.options import SandboxOptions
 
 MEMORY_BYTES = 4 * GIB
 
-_HARNESS = (Path(__file__).parent / "function_harness.py").read_bytes()
+_HARNESS = {f"harness/{path.name}": path.read_bytes() for path in (Path(__file__).parent / "harness").glob("*.py")}
+_START = "import sys; sys.path.append('.'); from harness.main import main; sys.path.pop(); main()"
 
 
 async def run_harness(
@@ -35,9 +36,9 @@ async def run_harness(
     mark = secrets.token_hex(16)
     code = request["code"].encode(errors="replace").decode()
     program = Program(
-        (sandbox.python, "-I", "harness.py", *arguments),
+        (sandbox.python, "-I", "-B", "-c", _START, *arguments),
         stdin=json.dumps(request | {"code": code, "mark": mark}).encode(),
-        files={"harness.py": _HARNESS},
+        files=_HARNESS,
     )
     return mark, await sandbox.run(program, limits)
 

@@ -5,7 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gymq.failures import InvalidTask
-from gymq.sandbox import Limits, LocalSandbox, Program, ProgramResult, Sandbox, SandboxFailed, program_in, run_tests
+from gymq.functions import program_in, run_tests
+from gymq.sandbox import Limits, LocalSandbox, Program, ProgramResult, Sandbox, SandboxFailed
 
 ADD = "def add(a, b):\n    return a + b\n"
 TESTS = "assert add(2, 3) == 5\nassert add('a', 'b') == 'ab'\n"

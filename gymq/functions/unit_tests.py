@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gymq.failures import InvalidTask
-from gymq.sandbox.functions import parsed, run_harness
+from gymq.functions.runner import parsed, run_harness
 from gymq.sandbox.interface import Limits, ProgramResult, Sandbox, SandboxFailed
 
 _FENCE = "```"
