@@ -27,6 +27,7 @@ from gymq.protocol.instances import Instance
 from gymq.protocol.messages import VerifiedRollout
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.options import CollectOptions
+from gymq.runs.collection.plan import RunPlan
 
 CACHE_BLOCKS = 4096  # of 16 tokens
 PREFILL_TOKENS_PER_S = 40_000.0
@@ -85,7 +86,7 @@ async def collected(
             materialise=MaterialiseOptions(agent_name="agent", num_repeats=1),
             window=len(rows),
         )
-        collection = Collection(cluster.bus, collect)
+        collection = Collection(cluster.bus, RunPlan(collect))
         started = time.perf_counter()
         progress = await collection.run()
         took = time.perf_counter() - started

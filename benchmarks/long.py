@@ -25,6 +25,7 @@ from gymq.data.materialise import MaterialiseOptions
 from gymq.protocol.instances import Instance
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.options import CollectOptions
+from gymq.runs.collection.plan import RunPlan
 
 TURNS = (5, 25, 50, 100, 200)
 REPEATS = 16
@@ -176,7 +177,7 @@ async def _collect(bus: Bus, data: Path, output: Path, rollouts: int, in_flight:
         window=in_flight,
         token_ids="chain",
     )
-    collection = Collection(bus, options)
+    collection = Collection(bus, RunPlan(options))
     await collection.run()
     return collection
 

@@ -19,6 +19,7 @@ from gymq.data.materialise import MaterialiseOptions
 from gymq.protocol.instances import Instance
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.options import CollectOptions
+from gymq.runs.collection.plan import RunPlan
 
 REPEATS = 16
 HERE = Path(__file__).parent
@@ -75,7 +76,7 @@ async def _collect(bus: Bus, workload: Workload, data: Path, output: Path, rollo
         materialise=MaterialiseOptions(agent_name="bench_agent", num_repeats=REPEATS, limit=rollouts // REPEATS),
         window=workload.window,
     )
-    collection = Collection(bus, options)
+    collection = Collection(bus, RunPlan(options))
     await collection.run()
     return collection
 

@@ -31,6 +31,7 @@ from gymq.protocol.messages import Stage
 from gymq.runs.cluster_status import read_queues
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.options import CollectOptions
+from gymq.runs.collection.plan import RunPlan
 
 
 def draw(rollouts: int, latency_s: float, sigma: float) -> list[float]:
@@ -63,7 +64,7 @@ async def run(workload: Workload, latencies_s: list[float], num_workers: int) ->
             materialise=MaterialiseOptions(agent_name="bench_agent", num_repeats=1),
             window=in_flight,
         )
-        collection = Collection(cluster.bus, options)
+        collection = Collection(cluster.bus, RunPlan(options))
         before, started, began_at = cluster.cpu_s(), time.perf_counter(), time.time()
         counts: list[int] = [0]
         counting = asyncio.create_task(_count(cluster.bus, counts))

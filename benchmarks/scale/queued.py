@@ -27,6 +27,7 @@ from gymq.data.materialise import MaterialiseOptions
 from gymq.protocol.messages import Task
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.options import CollectOptions
+from gymq.runs.collection.plan import RunPlan
 
 SUBMITTERS = 256
 FOREVER = Workload("forever", "", 0, 0, latency_s=86_400.0)
@@ -58,7 +59,7 @@ async def collect(cluster: Watched, rows: int, window: int, new: int) -> None:
     materialise = MaterialiseOptions(agent_name="bench_agent", num_repeats=1)
     output = Path(cluster.folder) / "rollouts.jsonl"
     collection = Collection(
-        cluster.bus, CollectOptions(input=data, output=output, materialise=materialise, window=window)
+        cluster.bus, RunPlan(CollectOptions(input=data, output=output, materialise=materialise, window=window))
     )
     begun = time.perf_counter()
     running = asyncio.create_task(collection.run())

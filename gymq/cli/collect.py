@@ -109,7 +109,6 @@ def collect(
     from gymq.cli.shared.configuration import read_config, read_prompt, verifiers_of
     from gymq.cli.shared.sampling import read_sampling
     from gymq.cluster import event_loop
-    from gymq.config import fingerprint, record_instances
     from gymq.config.overrides import parse
     from gymq.protocol.messages import Priority
     from gymq.runs.collection.options import CollectOptions, default_output
@@ -150,8 +149,6 @@ def collect(
         priority=None if not priority else Priority.URGENT if priority is True else Priority(priority),
         rollout_timeout_s=timeout,
         max_staleness=max_staleness,
-        config_digest=fingerprint(settings.tree) if settings.instances else "",
-        config=record_instances(settings.instances),
         score_with=verifiers_of(sources, settings),
         overwrite=overwrite,
         strict_rows=strict_rows,

@@ -33,7 +33,7 @@ from gymq.resources import Resources
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.options import CollectError, CollectOptions
 from gymq.runs.collection.own_solutions import unsolved_rows
-from gymq.runs.collection.preflight import RowTypes, policies
+from gymq.runs.collection.plan import RunPlan
 from gymq.testing import Check, Harness, reply
 from gymq.testing.example_rows import ExampleRow, RowChecker, instances_under_test
 from gymq.testing.report import MAX_DETAILS, UNDECIDED, checked
@@ -184,20 +184,20 @@ async def _end_to_end(source: WorkerSource, config: Config, prompt_field: str | 
             output=folder / "rollouts.jsonl",
             materialise=MaterialiseOptions(agent_name=config.only_agent, prompt_field=prompt_field),
             rollout_timeout_s=ROLLOUT_TIMEOUT_S,
-            models=policies(config),
         )
+        plan = RunPlan.with_workers(options, config)
         try:
             workers = instances_under_test(config, source)
             async with (
                 Cluster(workers, folder=folder / "cluster", log_level="warning") as cluster,
                 await Bus.connect(cluster.url, role="client", name="gymq test") as bus,
             ):
-                collection = Collection(bus, options)
+                collection = Collection(bus, plan)
                 progress = await collection.run()
         except (BusError, CollectError, JsonlError, LaunchError, RowError, ServerError) as error:
             return Check(name, "failed", str(error))
         problems, notes = _failures(JsonlFile(collection.files.failures))
-        unsolved = unsolved_rows(options, RowTypes(config))
+        unsolved = unsolved_rows(plan)
     mean = "" if progress.mean_reward is None else f", mean reward {progress.mean_reward:.2f}"
     summary = f"{counted(progress.total, 'rollout')} in {time.monotonic() - started:.0f} s{mean}"
     if problems:

@@ -19,6 +19,7 @@ from gymq.protocol.instances import Instance
 from gymq.protocol.messages import Outcome
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.options import CollectOptions
+from gymq.runs.collection.plan import RunPlan
 from tests.support.waiting import until
 
 WORKERS = Path(__file__).parent / "workers"
@@ -51,7 +52,9 @@ class RunningCluster:
         data.write_text("".join(json.dumps(row) + "\n" for row in rows))
         materialise = MaterialiseOptions(num_repeats=options.pop("num_repeats", 1))
         output = self.folder / f"{name}_rollouts.jsonl"
-        return Collection(self.bus, CollectOptions(input=data, output=output, materialise=materialise, **options))
+        return Collection(
+            self.bus, RunPlan(CollectOptions(input=data, output=output, materialise=materialise, **options))
+        )
 
     async def outcomes(self, run: str) -> list[Outcome]:
         """Everything stored for a run, in the order of tasks and rollouts."""

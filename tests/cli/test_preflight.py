@@ -177,8 +177,8 @@ def test_only_rows_that_the_verifier_gets_as_they_are_are_checked(folder: Path) 
     content = json.dumps({"responses_create_params": {"input": "first letter"}}).encode()
     config = read_config(WorkerSources(resources=Path("letters.py")), [])
     with pytest.raises(InvalidTask, match="answer: missing"):
-        RowTypes(config).check("letters_simple_agent", content)
-    RowTypes(config).check("agent_of_another_cluster", content)
+        RowTypes(config.instances).check("letters_simple_agent", content)
+    RowTypes(config.instances).check("agent_of_another_cluster", content)
     (folder / "other.py").write_text(OTHER_ROW)
     agent = {"resources_server": {"type": "resources_servers", "name": "letters"}, "entrypoint": "x"}
     for changed in ({"simple_agent": agent | {"skip_verification": True}}, {str(folder / "other.py"): agent}):
@@ -186,7 +186,7 @@ def test_only_rows_that_the_verifier_gets_as_they_are_are_checked(folder: Path) 
         changed_config = read_config(
             WorkerSources(resources=Path("letters.py")), ["++letters_simple_agent=null", override]
         )
-        RowTypes(changed_config).check("letters_simple_agent", content)
+        RowTypes(changed_config.instances).check("letters_simple_agent", content)
 
 
 def test_a_class_of_a_file_that_has_several_is_named_behind_it(gymq: Command, folder: Path) -> None:

@@ -111,6 +111,7 @@ def test_failures_are_in_the_json_with_their_first_message(gymq, cluster, tmp_pa
         "message": "the judge is asleep",
         "task_index": 2,
         "rollout_index": 0,
+        "may_be_retried": False,
     }
 
 

@@ -21,6 +21,7 @@ from gymq.protocol.subjects import RolloutId
 from gymq.responses import last_assistant_text
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.options import CollectOptions
+from gymq.runs.collection.plan import RunPlan
 from gymq.testing import prompt, reply
 
 from .conftest import DeadLetterCluster, badly, well
@@ -210,7 +211,7 @@ async def test_a_later_collection_of_the_run_has_the_replayed_rollout(
         input=tmp_path / "in.jsonl", output=tmp_path / "out.jsonl", materialise=MaterialiseOptions()
     )
     cluster.agent.end = lambda rollout: badly(rollout) if b'"bad"' in rollout.row else None
-    progress = await Collection(cluster.bus, options).run()
+    progress = await Collection(cluster.bus, RunPlan(options)).run()
     assert (progress.done, progress.failed) == (1, 1)
     (entry,) = await cluster.dead_letters(progress.run)
     failed, _ = await cluster.outcome(progress.run, 1)
@@ -218,7 +219,7 @@ async def test_a_later_collection_of_the_run_has_the_replayed_rollout(
     cluster.agent.end = well
     await Requeuer(cluster.bus).requeue(entry)
     await cluster.outcome(progress.run, 1, after=failed)
-    progress = await Collection(cluster.bus, options).run()
+    progress = await Collection(cluster.bus, RunPlan(options)).run()
     assert (progress.done, progress.failed, progress.submitted) == (2, 0, 0)
     lines = [json.loads(line) for line in (tmp_path / "out.jsonl").read_text().splitlines()]
     assert sorted(line["_ng_task_index"] for line in lines) == [0, 1]

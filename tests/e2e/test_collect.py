@@ -27,7 +27,7 @@ from gymq.protocol.messages import Task
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.failure_limit import MaxFailures
 from gymq.runs.collection.options import CollectError, CollectOptions
-from gymq.runs.collection.preflight import check_paths
+from gymq.runs.collection.plan import RunPlan
 from gymq.runs.collection.progress import Progress
 from gymq.runs.stored_runs import Runs
 from gymq.stats.files import read_statistics
@@ -52,12 +52,13 @@ class Desk:
     def write_input(self, rows: Rows) -> None:
         self.input.write_text("".join(json.dumps(content) + "\n" for content in rows))
 
-    def collection(
-        self, *, agent: str | None = "asker", report: Callable[[str], None] | None = None, **options: Any
-    ) -> Collection:
+    def plan(self, *, agent: str | None = "asker", **options: Any) -> RunPlan:
         of_rows = {name: options.pop(name) for name in MaterialiseOptions.model_fields.keys() & options.keys()}
         materialise = MaterialiseOptions(agent_name=agent, **of_rows)
-        return Collection(self.cluster.bus, CollectOptions(self.input, self.output, materialise, **options), report)
+        return RunPlan(CollectOptions(self.input, self.output, materialise, **options))
+
+    def collection(self, *, report: Callable[[str], None] | None = None, **options: Any) -> Collection:
+        return Collection(self.cluster.bus, self.plan(**options), report)
 
     async def collect(self, **options: Any) -> Progress:
         return await self.collection(**options).run()
@@ -420,7 +421,7 @@ async def test_rollouts_of_rows_that_are_as_before_are_kept_wherever_they_are_no
     if not is_stored:
         await streams.delete_run(desk.cluster.bus.js, first)
     desk.write_input([row(text) for text in ("new", "c", "a", "b changed", "e")])
-    check_paths(desk.collection(**seeds)._options)
+    desk.plan(**seeds).check()
     said: list[str] = []
     progress = await desk.collect(report=said.append, **seeds)
     second, after = desk.run(), by_prompt(desk.output)
@@ -486,10 +487,10 @@ async def test_changed_rows_and_fewer_repeats_are_refused_before_a_cluster_is_st
     await desk.collect(num_repeats=2)
     desk.write_input([row("a"), row("c")])
     with pytest.raises(CollectError, match="cannot be resumed because num_repeats changed from 2 to 1"):
-        check_paths(desk.collection(num_repeats=1)._options)
+        desk.plan(num_repeats=1).check()
     desk.write_input([row("c")])
     with pytest.raises(CollectError, match=r"cannot be resumed because none of its rows is in \S*rows\.jsonl"):
-        check_paths(desk.collection(num_repeats=2)._options)
+        desk.plan(num_repeats=2).check()
 
 
 async def test_a_run_without_its_rows_is_not_extended(desk: Desk) -> None:
@@ -831,7 +832,7 @@ async def test_a_row_of_a_table_without_json_form_costs_itself(desk: Desk) -> No
         await desk.collect(strict_rows=True, overwrite=True)
     parquet.write_table(pyarrow.Table.from_pylist(table[1:2]), desk.input)
     with pytest.raises(RowError, match=":1: column bound"):
-        check_paths(desk.collection(overwrite=True)._options)
+        desk.plan(overwrite=True).check()
 
 
 async def test_a_bad_row_of_a_folder_is_named_with_its_file(desk: Desk) -> None:

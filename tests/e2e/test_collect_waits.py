@@ -10,9 +10,10 @@ import pytest
 from gymq.bus import Bus
 from gymq.bus.discovery import is_served
 from gymq.data.materialise import MaterialiseOptions
-from gymq.runs.collection import collection as collection_module
-from gymq.runs.collection.collection import UNSERVED_TIMES, Collection
+from gymq.runs.collection import waits
+from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.options import CollectOptions
+from gymq.runs.collection.plan import RunPlan
 from tests.support.waiting import until
 
 from .running_cluster import WORKERS, row, small_cluster
@@ -27,19 +28,19 @@ async def test_only_agents_that_are_gone_are_called_unserved(tmp_path: Path, mon
         asked.append(await is_served(bus, name, kind))
         return asked[-1]
 
-    monkeypatch.setattr(collection_module, "is_served", noted)
-    monkeypatch.setattr(collection_module, "WATCH_EVERY_S", 0.01)
+    monkeypatch.setattr(waits, "is_served", noted)
+    monkeypatch.setattr(waits, "WATCH_EVERY_S", 0.01)
     awaited = str(tmp_path / "go")
     rows = tmp_path / "rows.jsonl"
     contents = [row(str(number), script={"model_waits_for": awaited}) for number in range(NUM_ROWS)]
     rows.write_text("".join(json.dumps(content) + "\n" for content in contents))
     async with small_cluster(tmp_path, WORKERS / "grader.py") as cluster:
         materialise = MaterialiseOptions(agent_name="agent")
-        collection = Collection(cluster.bus, CollectOptions(rows, tmp_path / "out.jsonl", materialise))
+        collection = Collection(cluster.bus, RunPlan(CollectOptions(rows, tmp_path / "out.jsonl", materialise)))
         collecting = asyncio.create_task(collection.run())
         await until(lambda: collection.progress.in_flight == NUM_ROWS)
         cluster.kill("agents", signal.SIGSTOP)
-        await until(lambda: len(asked) > 2 * UNSERVED_TIMES)
+        await until(lambda: len(asked) > 2 * waits.UNSERVED_TIMES)
         assert all(asked)
         assert collection.progress.waits == {}
         cluster.kill("agents", signal.SIGCONT)

@@ -16,6 +16,7 @@ from gymq.protocol.codec import encode
 from gymq.protocol.messages import Failure, FailureClass, Outcome, Profile, Run, Stage, VerifiedRollout
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.options import CollectOptions
+from gymq.runs.collection.plan import RunPlan
 from gymq.runs.stored_runs import Runs
 from gymq.stats.outcome_feed import add_outcome
 from gymq.stats.running import ProfileSnapshot, RunningProfile
@@ -127,7 +128,7 @@ async def test_a_run_that_was_given_more_repeats_is_counted_again(cluster: Runni
     async def collect(num_repeats: int) -> str:
         materialise = MaterialiseOptions(agent_name="asker", num_repeats=num_repeats)
         options = CollectOptions(tmp_path / "rows.jsonl", tmp_path / "rollouts.jsonl", materialise)
-        return (await Collection(cluster.bus, options).run()).run
+        return (await Collection(cluster.bus, RunPlan(options)).run()).run
 
     async def until_profiled(run: str, num_rollouts: int) -> Any:
         checkpoint = await until_answer(

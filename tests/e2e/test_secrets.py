@@ -10,6 +10,7 @@ import pytest
 from gymq.data.materialise import MaterialiseOptions
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.options import CollectOptions
+from gymq.runs.collection.plan import RunPlan
 
 from .running_cluster import SECRET, RunningCluster, row
 
@@ -33,7 +34,7 @@ async def test_no_secret_gets_into_files_outcomes_or_logs_even_when_a_model_shou
     options = CollectOptions(
         tmp_path / "rows.jsonl", tmp_path / "out" / "rollouts.jsonl", MaterialiseOptions(agent_name="asker")
     )
-    progress = await Collection(cluster.bus, options).run()
+    progress = await Collection(cluster.bus, RunPlan(options)).run()
     texts = {path.name: path.read_text() for path in (tmp_path / "out").iterdir()}
     assert "the engine refuses ***" in texts["rollouts_failures.jsonl"]
     assert "the key is ***, and so are the headers" in texts["rollouts.jsonl"]

@@ -19,6 +19,7 @@ from gymq.protocol.token_forms import with_whole_prompts
 from gymq.protocol.tokens import ContinuedPrompt
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.options import CollectOptions
+from gymq.runs.collection.plan import RunPlan
 
 TURNS = 6
 
@@ -43,7 +44,7 @@ async def collect(bus: Bus, folder: Path, form: TokenForm) -> tuple[Collection, 
     data = folder / "rows.jsonl"
     data.write_text(json.dumps(row()) + "\n")
     materialise = MaterialiseOptions(agent_name="agent", num_repeats=1)
-    collection = Collection(bus, CollectOptions(data, folder / f"{form}.jsonl", materialise, token_ids=form))
+    collection = Collection(bus, RunPlan(CollectOptions(data, folder / f"{form}.jsonl", materialise, token_ids=form)))
     await collection.run()
     (line,) = JsonlFile(collection.files.output)
     return collection, json.loads(line)

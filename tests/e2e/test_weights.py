@@ -20,6 +20,7 @@ from gymq.protocol.instances import Instance
 from gymq.protocol.messages import Generate, Generated, VerifiedRollout
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.options import CollectOptions
+from gymq.runs.collection.plan import RunPlan
 from tests.support.waiting import until
 
 from .conftest import ACK_WAIT_S
@@ -138,7 +139,7 @@ async def test_a_collection_with_a_limit_takes_no_rollout_of_an_older_policy(pla
     options = CollectOptions(
         input=data, output=output, materialise=MaterialiseOptions(agent_name="asker"), max_staleness=0
     )
-    collecting = asyncio.create_task(Collection(place.cluster.bus, options).run())
+    collecting = asyncio.create_task(Collection(place.cluster.bus, RunPlan(options)).run())
     await until((place.folder / "held").exists)
     await place.push("new", place.file("new"))
     (place.folder / "hold").unlink()

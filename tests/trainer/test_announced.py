@@ -17,6 +17,7 @@ from gymq.cli.actions.weights import announce_to_cluster
 from gymq.data.materialise import MaterialiseOptions
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.options import CollectError, CollectOptions
+from gymq.runs.collection.plan import RunPlan
 from gymq.trainer import TrainerError, TrainingRun
 from gymq.trainer.adapting import Steps
 from gymq.trainer.groups import Sample
@@ -91,9 +92,9 @@ async def test_a_collection_with_a_limit_is_refused_until_a_version_is_announced
         max_staleness=0,
     )
     with pytest.raises(CollectError, match="gymq weights announce VERSION --model policy_"):
-        await Collection(bus, options).run()
+        await Collection(bus, RunPlan(options)).run()
     assert await announce_to_cluster(world.name("policy"), "v0", [], "continue", 30.0, world.url) == 0
-    assert (await Collection(bus, options).run()).done == 1
+    assert (await Collection(bus, RunPlan(options)).run()).done == 1
     assert json.loads(output.read_text())["policy_version"] == "v0"
 
 

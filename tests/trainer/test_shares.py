@@ -18,6 +18,7 @@ from gymq.execution.services.intake import Intake
 from gymq.protocol import subjects
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.options import CollectOptions
+from gymq.runs.collection.plan import RunPlan
 from gymq.testing import reply
 from gymq.trainer import TrainingRun
 from tests.support.environments import Grader
@@ -91,7 +92,7 @@ async def test_runs_of_a_person_a_trainer_and_a_collector_share_the_slots_and_an
     data = tmp_path / "rows.jsonl"
     data.write_text("".join(json.dumps(world.row(f"say {at}")) + "\n" for at in range(TASKS)))
     options = CollectOptions(data, tmp_path / "rollouts.jsonl", MaterialiseOptions(agent_name=agent))
-    collecting = asyncio.create_task(Collection(bus, options).run())
+    collecting = asyncio.create_task(Collection(bus, RunPlan(options)).run())
     try:
         await until_answer(world.queued, lambda count: count >= 3 * TASKS)
         await until(lambda: len(model.running) == SLOTS)

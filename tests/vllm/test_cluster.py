@@ -20,6 +20,7 @@ from gymq.data.materialise import MaterialiseOptions
 from gymq.protocol.instances import Instance
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.options import CollectOptions
+from gymq.runs.collection.plan import RunPlan
 from tests.support.waiting import until
 
 from .tiny_policy import POLICY, ROOT, options
@@ -60,7 +61,7 @@ class Place:
         (folder / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in with_tool))
         output = folder / "rollouts.jsonl"
         materialise = MaterialiseOptions(num_repeats=num_repeats)
-        await Collection(self.bus, CollectOptions(folder / "rows.jsonl", output, materialise)).run()
+        await Collection(self.bus, RunPlan(CollectOptions(folder / "rows.jsonl", output, materialise))).run()
         return [json.loads(line) for line in output.read_text().splitlines()]
 
     def engines(self) -> list[psutil.Process]:

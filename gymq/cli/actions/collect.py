@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Mapping, Sequence
-from contextlib import AsyncExitStack, ExitStack
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -23,18 +24,18 @@ from gymq.config import Config
 from gymq.config.unknown import CONCURRENCY
 from gymq.data.materialise import MaterialiseOptions
 from gymq.data.rows import RowError
-from gymq.data.run_files import ReportFiles, RunFiles
+from gymq.data.run_files import ReportFiles
 from gymq.protocol.instances import Instance
 from gymq.protocol.messages import FailureClass
-from gymq.redaction import hide_options, redact
+from gymq.redaction import redact
 from gymq.render import counted, listing_console, print_prose, say
 from gymq.runs.collection.collection import Collection
+from gymq.runs.collection.driver import OpenCluster, drive
 from gymq.runs.collection.failure_limit import MaxFailures
 from gymq.runs.collection.options import CollectOptions
 from gymq.runs.collection.own_solutions import NOTHING_TO_PLAY, nothing_to_play, shown_unsolved, unsolved_rows
-from gymq.runs.collection.preflight import RowTypes, check_paths, has_all_rollouts, probe_models
-from gymq.runs.collection.progress import Progress
-from gymq.runs.collection.progress_view import show_progress, show_steps
+from gymq.runs.collection.plan import RunPlan
+from gymq.runs.collection.progress_view import show_steps
 from gymq.runs.older_rewards import older_rewards, score_command
 from gymq.stats.files import read_statistics
 from gymq.stats.running import ProfileSnapshot
@@ -45,115 +46,86 @@ WITHOUT_VERDICT = (FailureClass.VERIFIER_FAILED, FailureClass.JUDGE_FAILED, Fail
 async def collect_rollouts(
     options: CollectOptions, config: Config, nats: str | None, pass_threshold: float, as_json: bool, log_level: str
 ) -> int:
-    verifiers = RowTypes(config)
-    if config.instances:
-        options = replace(options, check_row=verifiers.check)
-    hide_options([*(one.options for one in config.instances), options.materialise.responses_create_params])
+    plan = RunPlan.with_workers(options, config)
     while True:
         try:
-            collection, options = await _collect(options, config, nats, as_json, log_level)
+            opening = _open_cluster(plan, config, nats, quiet=as_json, log_level=log_level)
+            collection = await drive(plan, opening, say, quiet=as_json)
             break
         except ClusterStopped as stopped:
             if not config.instances:
                 raise UsageError(f"{stopped}; the same command resumes it") from None
             say(f"{stopped}; resuming with the workers of this command")
-            options = replace(options, overwrite=False)
+            plan = RunPlan.with_workers(replace(options, overwrite=False), config)
     for warning in collection.warnings:
         say(f"warning: {warning}")
     joined = "" if nats is None or nats == os.environ.get("GYMQ_NATS") else f" --nats {redact(nats)}"
-    unsolved = await asyncio.to_thread(unsolved_rows, options, verifiers)
-    status = _report(collection, collection.progress, options, pass_threshold, as_json, joined)
+    unsolved = await asyncio.to_thread(unsolved_rows, plan)
+    status = _report(collection, plan, pass_threshold, as_json, joined)
     if unsolved:
         say(shown_unsolved(unsolved))
-    elif await asyncio.to_thread(nothing_to_play, options):
+    elif await asyncio.to_thread(nothing_to_play, plan):
         say(NOTHING_TO_PLAY)
     if collection.stopped:
         say(_stopped(collection))
     return status
 
 
-async def _collect(
-    options: CollectOptions, config: Config, nats: str | None, as_json: bool, log_level: str
-) -> tuple[Collection, CollectOptions]:
-    """Run a collection, at the cluster of another command or at its own.
-
-    Returns:
-        The collection, and its options with the models of the cluster.
+@asynccontextmanager
+async def _open_cluster(
+    plan: RunPlan, config: Config, nats: str | None, *, quiet: bool, log_level: str
+) -> AsyncIterator[OpenCluster]:
+    """Check a plan, and open the cluster of another command or one of its own.
 
     Raises:
         ClusterStopped: the other command has stopped its cluster.
     """
-    collection = None
+    async with AsyncExitStack() as stack:
+        steps = stack.enter_context(ExitStack())
+        show = steps.enter_context(show_steps(quiet=quiet))
+        await check_workers(nats, config)  # before an option that is misspelt is taken for a changed one
+        show("checking the rows")
+        _check_rows(plan, config)
+
+        async def probe(specs: Sequence[Instance]) -> None:
+            show("asking the endpoints of models")
+            await plan.probe(specs, say)
+            show(f"starting {counted(len(specs), 'worker')}")
+
+        resumed = plan.files.read_run()
+        address = await stack.enter_async_context(
+            cluster_url(nats, config, log_level=log_level, resumed=resumed, before_start=probe)
+        )
+        stack.enter_context(noticing_its_end(address))
+        bus = await open_bus(address.url, name="gymq collect", timeout_s=10.0)
+        stack.push_async_callback(bus.close)
+        if address.is_of_another:
+            show("looking for the workers of the cluster that runs here")
+        models = await check_served(bus, config, address, is_here=nats is None)
+        steps.close()
+        if address.viewer_url is not None:
+            say(f"viewer: {address.viewer_url}")
+        run = partial(run_joined, bus=bus, url=address.url) if address.is_of_another else Collection.run
+        yield OpenCluster(bus, models, address.viewer_url, run)
+
+
+def _check_rows(plan: RunPlan, config: Config) -> None:
     try:
-        async with AsyncExitStack() as stack:
-            steps = stack.enter_context(ExitStack())
-            show = steps.enter_context(show_steps(quiet=as_json))
-            await check_workers(nats, config)  # before an option that is misspelt is taken for a changed one
-            show("checking the rows")
-            _check_rows(options, config)
-
-            async def probe(specs: Sequence[Instance]) -> None:
-                if not await asyncio.to_thread(has_all_rollouts, options):
-                    show("asking the endpoints of models")
-                    await probe_models(specs, say)
-                show(f"starting {counted(len(specs), 'worker')}")
-
-            resumed = RunFiles(options.output).read_run()
-            address = await stack.enter_async_context(
-                cluster_url(nats, config, log_level=log_level, resumed=resumed, before_start=probe)
-            )
-            stack.enter_context(noticing_its_end(address))
-            bus = await open_bus(address.url, name="gymq collect", timeout_s=10.0)
-            stack.push_async_callback(bus.close)
-            if address.is_of_another:
-                show("looking for the workers of the cluster that runs here")
-            options = replace(options, models=await check_served(bus, config, address, is_here=nats is None))
-            steps.close()
-            if address.viewer_url is not None:
-                say(f"viewer: {address.viewer_url}")
-            collection = Collection(bus, options, say)
-            collection.progress.viewer_url = address.viewer_url
-            with show_progress(collection.progress, quiet=as_json):
-                await (run_joined(collection, bus, address.url) if address.is_of_another else collection.run())
-    except asyncio.CancelledError:
-        if collection is not None:  # when its cluster has stopped, so that it is the last line
-            _print_progress(collection.progress)
-        raise
-    return collection, options
-
-
-def _check_rows(options: CollectOptions, config: Config) -> None:
-    try:
-        check_paths(options)
+        plan.check()
     except RowError as error:
-        if config.instances or options.materialise.agent_name:
+        if config.instances or plan.options.materialise.agent_name:
             raise
         hint = "no environment is given: --resources FILE.py, --config FILE or --agent NAME names one"
         raise UsageError(f"{error}\n{hint}") from None
 
 
-def _print_progress(progress: Progress) -> None:
-    if progress.total:
-        done = f"{progress.done:,} of {progress.total:,} done"
-        if progress.in_flight:
-            done += f", {progress.in_flight:,} in flight"
-        say(f"run {progress.run} was interrupted: {done}; the same command resumes it")
-
-
-def _report(
-    collection: Collection,
-    progress: Progress,
-    options: CollectOptions,
-    pass_threshold: float,
-    as_json: bool,
-    joined: str,
-) -> int:
+def _report(collection: Collection, plan: RunPlan, pass_threshold: float, as_json: bool, joined: str) -> int:
     """Print what a run has come to, and return the exit status.
 
     Args:
         joined: the option with which a command joins the same cluster, if it needs one.
     """
-    files = collection.files
+    files, progress = collection.files, collection.progress
     written = ReportFiles.beside(files.output)
     found = read_statistics(files, pass_threshold=pass_threshold, report=written, allow_partial=True)
     snapshot = found.profile.snapshot()
@@ -162,7 +134,7 @@ def _report(
         print(_summary(collection, snapshot, facts))
     else:
         if progress.done:
-            table = profile_table(snapshot, run=progress.run, models=options.models)
+            table = profile_table(snapshot, run=progress.run, models=plan.models)
             listing_console().print(table)
         for line in facts.lines():
             print_prose(line, sys.stdout)
@@ -172,7 +144,7 @@ def _report(
             print(f"  in the terminal  gymq rollouts --run {progress.run}{joined}")
             print(f"  more statistics  gymq profile --run {progress.run}{joined}")
     if progress.refused:
-        refused = f"{counted(progress.refused, 'row')} of {options.input} cannot be used"
+        refused = f"{counted(progress.refused, 'row')} of {plan.options.input} cannot be used"
         say(f"{refused}; {files.failures} names the line and the problem")
     print_older_rewards(older_rewards(files))
     if progress.failed:

@@ -18,6 +18,7 @@ from gymq.config import Config, digest_of
 from gymq.redaction import redact
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.preflight import policies
+from gymq.runs.collection.progress import Progress
 
 FIND_S = 5.0
 CHANGING_S = 60.0  # in which the workers of a cluster start, or have stopped
@@ -39,7 +40,7 @@ def noticing_its_end(address: ClusterAddress) -> Iterator[None]:
         raise ClusterStopped("the cluster that runs here was stopped") from None
 
 
-async def run_joined(collection: Collection, bus: Bus, url: str) -> None:
+async def run_joined(collection: Collection, bus: Bus, url: str) -> Progress:
     """Run a collection at the cluster of another command.
 
     Raises:
@@ -52,7 +53,7 @@ async def run_joined(collection: Collection, bus: Bus, url: str) -> None:
                 progress = collection.progress
                 done = f"{progress.done:,} of {progress.total:,} done"
                 raise ClusterStopped(f"the cluster that run {progress.run} joined was stopped: {done}")
-        running.result()
+        return running.result()
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)

@@ -15,34 +15,27 @@ from contextlib import closing
 import msgspec
 
 from gymq.bus import Bus, BusError
-from gymq.bus.discovery import is_served
 from gymq.bus.jetstream import MESSAGE_NOT_FOUND, JetStreamError
 from gymq.bus.queue.cancel import Cancellations
 from gymq.bus.queue.client import MOST_SUBMITTED_AT_ONCE, SERVER_PATIENCE_S, QueueClient
 from gymq.bus.queue.steering import Steered, steer
-from gymq.bus.rpc.process_reports import read_cluster_report, tokens_used
+from gymq.bus.rpc.process_reports import tokens_used
 from gymq.data.jsonl import JsonlFile, LineSource, numbered_lines, truncate_torn_line
 from gymq.data.resume import FailureGroup, Resume
 from gymq.data.rows import FAILURE_SEQUENCE, MaterialisedRow, decode_line
-from gymq.data.run_files import Appender, Manifest, RunFiles, failure_row, output_row
-from gymq.protocol import subjects
+from gymq.data.run_files import Appender, Manifest, failure_row, output_row
 from gymq.protocol.messages import Outcome, Priority, Steering, Task, VerifiedRollout
 from gymq.render import counted
 from gymq.runs.collection.failure_limit import FailureLimit
-from gymq.runs.collection.input_checks import refusal
-from gymq.runs.collection.options import CollectOptions
+from gymq.runs.collection.plan import RunPlan
 from gymq.runs.collection.progress import STALLED_AFTER_S, Progress
 from gymq.runs.collection.run_setup import RunSetup
+from gymq.runs.collection.waits import Waits
 from gymq.runs.stored_runs import Runs
 from gymq.stats.running import RunningReward
 
 CANCEL_GRACE_S = 5.0  # for the last outcomes of a cancelled run
 CATCH_UP_EVERY_S = 1.0  # a notification may be missed
-WATCH_EVERY_S = 3.0  # at what the workers wait for
-LAST_LOOK_S = 0.2
-UNSERVED_TIMES = 3  # that an agent does not answer before it is called unserved
-MAX_WAITS = 4  # reasons that are shown
-
 
 Key = tuple[int, int]  # task and rollout index
 
@@ -58,7 +51,7 @@ class Collection:
         failed: why rollouts have no result; known once `run` has returned.
     """
 
-    def __init__(self, bus: Bus, options: CollectOptions, report: Callable[[str], None] | None = None) -> None:
+    def __init__(self, bus: Bus, plan: RunPlan, report: Callable[[str], None] | None = None) -> None:
         """Prepare a collection.
 
         Args:
@@ -66,13 +59,14 @@ class Collection:
                 since the earlier start.
         """
         self.progress = Progress()
-        self.files = RunFiles(options.output)
+        self.files = plan.files
         self.warnings: list[str] = []
         self.stopped = ""
         self.failed: list[FailureGroup] = []
         self._bus = bus
         self._queue = QueueClient(bus)
-        self._options = options
+        self._plan = plan
+        self._options = plan.options
         self._report = report or (lambda _sentence: None)
         self._last_sequence = 0
         self._notified = asyncio.Event()
@@ -89,9 +83,7 @@ class Collection:
         self._known_failures: set[int] = set()
         self._failed: dict[Key, str] = {}  # with the class of the failure; those that are retried now are not
         self._limit: FailureLimit | None = None  # once the outcomes of earlier starts are read
-        self._agents: set[str] = set()  # that have tasks of this run
-        self._unserved: dict[str, int] = {}  # how often in succession each of them did not answer
-        self._retries: dict[tuple[str, str], int] = {}  # of each model process, when it answered last
+        self._waits = Waits(bus, self.progress)
 
     async def run(self) -> Progress:
         """Collect until every rollout has an outcome.
@@ -101,7 +93,7 @@ class Collection:
             BusError: NATS was away for too long; starting the collection again resumes it.
         """
         with self.files.locked():
-            setup = RunSetup(self._bus, self.files, self._options)
+            setup = RunSetup(self._bus, self._plan)
             manifest = await setup.manifest()
             self.warnings += setup.warnings
             self._is_resumed = setup.is_resumed
@@ -120,7 +112,7 @@ class Collection:
             if changes := {name: value for name, value in steering.items() if value is not None}:
                 await steer(self._bus, manifest.run, **changes)
             if self._cancelled_at is not None:
-                raise refusal(self._options, f"run {manifest.run} was cancelled")
+                raise self._plan.refusal(f"run {manifest.run} was cancelled")
             await self._collect(manifest)
         return self.progress
 
@@ -154,14 +146,9 @@ class Collection:
             is_new=not resume.done,
             option=self._options.wording.max_failures,
         )
-        watching = asyncio.create_task(self._watch())
-        try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._submit_all(resume))
-                group.create_task(self._follow(resume, output, failures))
-        finally:
-            watching.cancel()
-        await self._read_cluster_report(LAST_LOOK_S)  # for the tokens of its last calls
+        async with self._waits.watched(), asyncio.TaskGroup() as group:
+            group.create_task(self._submit_all(resume))
+            group.create_task(self._follow(resume, output, failures))
         if self._all_submitted and not self._in_flight:
             self.stopped = ""  # that was the end of the run anyway
         self.failed = await asyncio.to_thread(resume.failed, JsonlFile(self.files.failures))
@@ -215,7 +202,7 @@ class Collection:
             key = (task.task_index, task.rollout_index)
             if key not in resume.done:
                 self._in_flight[key] = task.replaces
-                self._agents.add(task.agent)
+                self._waits.agents.add(task.agent)
 
     async def _give_up_lost(self) -> None:
         """Stop waiting for tasks that left the queue without an outcome because they were dead-lettered or removed.
@@ -269,7 +256,7 @@ class Collection:
             if key in resume.done:
                 continue
             self._in_flight[key] = self._replaceable.get(key)
-            self._agents.add(row.agent)
+            self._waits.agents.add(row.agent)
             self.progress.submitted += 1
             self.progress.in_flight = len(self._in_flight)
             await self._publish(row, resume.num_rollouts(row.task_index))
@@ -317,46 +304,6 @@ class Collection:
     def _is_ended(self) -> bool:
         """Return whether nothing more is submitted."""
         return self.is_cancelled or bool(self.stopped)
-
-    async def _watch(self) -> None:
-        while True:
-            await self._read_cluster_report()
-            await asyncio.sleep(WATCH_EVERY_S)
-
-    async def _read_cluster_report(self, wait_s: float = 0.5) -> None:
-        """Ask the workers what the run waits for; each has `wait_s` seconds to answer."""
-        progress = self.progress
-        if not self._bus.is_connected:
-            progress.waits, progress.slowest = {"the NATS server is away": len(self._in_flight)}, None
-            return
-        try:
-            report = await read_cluster_report(self._bus, progress.run, wait_s=wait_s)
-            waits = report.waits + self._bus.unstored
-            waits |= await self._unserved_tasks(self._agents - report.agents)
-        except BusError:
-            return
-        progress.waits = dict(waits.most_common(MAX_WAITS))
-        progress.slowest = report.slowest
-        for process, retries in report.retries.items():
-            progress.model_retries += max(0, retries - self._retries.setdefault(process, retries))
-            self._retries[process] = retries
-
-    async def _unserved_tasks(self, silent: set[str]) -> Counter[str]:
-        """Return how many tasks wait for agents that no worker serves; one that is started again is waited for.
-
-        Args:
-            silent: agents that did not answer, of which some are only too busy.
-        """
-        gone = {agent for agent in silent if not await is_served(self._bus, agent, "agents")}
-        self._unserved = {agent: self._unserved.get(agent, 0) + 1 for agent in gone}
-        unserved = sorted(agent for agent, times in self._unserved.items() if times >= UNSERVED_TIMES)
-        if not unserved:
-            return Counter()
-        queued = await self._queue.queued_by_agent(self.progress.run)
-        waiting = sum(queued[subjects.instance(agent)] for agent in unserved)
-        more = f" and {len(unserved) - 2} more agents" if len(unserved) > 3 else ""
-        named = ", ".join(unserved[:2] if more else unserved)
-        return +Counter({f"no worker serves {named}{more}": waiting})
 
     def _is_cut(self) -> bool:
         """Return whether the run was cancelled so long ago that nothing more will come of it."""

@@ -22,23 +22,20 @@ from gymq.cluster.launch import Child, Cluster, WorkerProcess
 from gymq.cluster.loop_watch import watching_this_process
 from gymq.cluster.server import StoreInUseError
 from gymq.cluster.worker_process import InstanceHost, ProcessSpec
-from gymq.config import fingerprint, record_instances
+from gymq.config import fingerprint
 from gymq.config.assembled import SIMULATED_MODEL
 from gymq.config.process_settings import process_variables
 from gymq.config.sampling import check_sampling
 from gymq.data.materialise import MaterialiseOptions
-from gymq.data.run_files import RunFiles
 from gymq.defaults import PASS_THRESHOLD
 from gymq.errors import did_you_mean
-from gymq.redaction import hide_options
 from gymq.render import counted, say
 from gymq.runs.collection.arguments import EnvironmentArgument, ModelArgument, Setup, read_setup, write_rows
-from gymq.runs.collection.collection import Collection
+from gymq.runs.collection.driver import OpenCluster, drive
 from gymq.runs.collection.failure_limit import MaxFailures
 from gymq.runs.collection.options import IN_PYTHON, CollectOptions, default_output
 from gymq.runs.collection.own_solutions import shown_unsolved, unsolved_rows
-from gymq.runs.collection.preflight import RowTypes, check_paths, has_all_rollouts, policies, probe_models
-from gymq.runs.collection.progress_view import show_progress
+from gymq.runs.collection.plan import RunPlan
 from gymq.runs.collection.results import RunResult
 from gymq.runs.older_rewards import older_rewards
 from gymq.runs.stored_runs import Runs
@@ -80,31 +77,35 @@ class HostedHere:
 
 
 @asynccontextmanager
-async def _cluster(setup: Setup, output: Path, log_level: str) -> AsyncIterator[Cluster]:
-    """Start the workers: those made here in this process, the others in processes of their own."""
-    with tempfile.TemporaryDirectory(prefix="gymq-") as temporary:
-        async with AsyncExitStack() as stack:
-            try:
-                cluster = await stack.enter_async_context(_cluster_in(FOLDER, setup, output, log_level))
-            except StoreInUseError:  # one server at a time may use the store of this folder
-                cluster = await stack.enter_async_context(_cluster_in(Path(temporary), setup, output, log_level))
-            yield cluster
+async def _open_cluster(plan: RunPlan, setup: Setup, report: Callable[[str], None]) -> AsyncIterator[OpenCluster]:
+    """Check a plan, and start the workers: those made here in this process, the others in processes of their own."""
+    plan.check()
+    if setup.is_simulated:
+        report(f"no model is given, so {SIMULATED_MODEL} is used")
+    await plan.probe([instance for instance in setup.config.instances if instance.name not in setup.made], report)
+    async with AsyncExitStack() as stack:
+        try:
+            cluster = await stack.enter_async_context(_cluster_in(FOLDER, plan, setup))
+        except StoreInUseError:  # one server at a time may use the store of this folder
+            temporary = stack.enter_context(tempfile.TemporaryDirectory(prefix="gymq-"))
+            cluster = await stack.enter_async_context(_cluster_in(Path(temporary), plan, setup))
+        bus = await stack.enter_async_context(await Bus.connect(cluster.url, role="client", name="gymq.collect"))
+        yield OpenCluster(bus, plan.models)
 
 
-def _cluster_in(folder: Path, setup: Setup, output: Path, log_level: str) -> Cluster:
+def _cluster_in(folder: Path, plan: RunPlan, setup: Setup) -> Cluster:
     def process(name: str, spec: ProcessSpec) -> WorkerProcess:
         if any(instance.name in setup.made for instance in spec.instances):
             return HostedHere(name, spec, setup.made)
         return Child(name, spec, folder / "logs" / f"{name}.log", folder / "environments")
 
     async def prepare(bus: Bus) -> None:
-        resumed = RunFiles(output).read_run()
-        await Runs(bus).delete_tasks_of_others(fingerprint(setup.config.tree), resumed=resumed)
+        await Runs(bus).delete_tasks_of_others(fingerprint(setup.config.tree), resumed=plan.files.read_run())
 
     return Cluster(
         setup.config.instances,
         folder=folder,
-        log_level=log_level,
+        log_level="warning",
         variables=process_variables(setup.config.tree),
         new_child=process,
         prepare=prepare,
@@ -169,12 +170,9 @@ async def acollect(
     window = _count("concurrency", concurrency)
     if not hasattr(timeout_s, "__float__"):
         raise ValueError(f"timeout_s: must be a number of seconds, not {timeout_s!r}")
-    report = say if progress else None
     setup = read_setup(environment, model=model, model_name=model_name, options=options)
-    hide_options([*(instance.options for instance in setup.config.instances), dict(sampling or {})])
     file = Path(output) if output is not None else _default_output(setup, rows, model, model_name)
     result = RunResult(file, pass_threshold=pass_threshold)
-    verifiers = RowTypes(setup.config, setup.made)
     with tempfile.TemporaryDirectory(prefix="gymq-rows-") as temporary:
         if isinstance(rows, str | Path):
             source = Path(rows)
@@ -187,30 +185,17 @@ async def acollect(
             materialise=made_of_rows.model_copy(update={"agent_name": setup.config.only_agent}),
             window=window,
             rollout_timeout_s=float(timeout_s),
-            config_digest=fingerprint(setup.config.tree),
-            config=record_instances(setup.config.instances),
             score_with=setup.score_with,
-            models=policies(setup.config),
             overwrite=overwrite,
-            check_row=verifiers.check,
             max_failures=None if max_failures is None else MaxFailures.parse(str(max_failures)),
             rows_of_a_list=not isinstance(rows, str | Path),
             wording=IN_PYTHON,
         )
-        check_paths(collect_options)
-        if setup.is_simulated:
-            (report or log.warning)(f"no model is given, so {SIMULATED_MODEL} is used")
-        if not await asyncio.to_thread(has_all_rollouts, collect_options):
-            remote = [instance for instance in setup.config.instances if instance.name not in setup.made]
-            await probe_models(remote, report or log.warning)
-        async with (
-            _cluster(setup, file, "warning") as cluster,
-            await Bus.connect(cluster.url, role="client", name="gymq.collect") as bus,
-        ):
-            collection = Collection(bus, collect_options, report)
-            with show_progress(collection.progress, quiet=not progress):
-                await collection.run()
-        if unsolved := await asyncio.to_thread(unsolved_rows, collect_options, verifiers):
+        plan = RunPlan.with_workers(collect_options, setup.config, setup.made)
+        report = say if progress else log.info
+        opening = _open_cluster(plan, setup, say if progress else log.warning)
+        collection = await drive(plan, opening, report, quiet=not progress)
+        if unsolved := await asyncio.to_thread(unsolved_rows, plan):
             log.warning("%s", shown_unsolved(unsolved))
     for warning in collection.warnings:
         log.warning("%s", warning)
@@ -219,10 +204,10 @@ async def acollect(
     for group in collection.failed:
         failed = counted(group.num_rollouts, "rollout")
         log.warning("%s failed with %s, for example: %s", failed, group.failure_class, group.message)
-    for older in older_rewards(RunFiles(file)):
+    for older in older_rewards(collection.files):
         log.warning("%s", older)
     if collection.stopped:
-        log.warning("stopped: %s; the same call resumes the run", collection.stopped)
+        log.warning("stopped: %s; %s resumes the run", collection.stopped, IN_PYTHON.again)
     return result
 
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
-from gymq.data.datasets import Dataset
 from gymq.data.materialise import MaterialiseOptions
 from gymq.data.run_changes import RecordedInstance
 from gymq.defaults import DEFAULT_WINDOW, TokenForm
@@ -23,18 +21,21 @@ MAX_STEM_CHARS = 150  # of a file name that is made here; the other files of the
 
 
 class Wording(NamedTuple):
-    """How messages write the options, the setting of the repeats, and what to do about rows without a prompt."""
+    """How messages write options, settings, another start, and what to do about rows without a prompt."""
 
     overwrite: str = "--overwrite"
     output: str = "--output"
     more_repeats: str = "--num-repeats"
     max_failures: str = "--max-failures"
     num_repeats: str = "num_repeats"
+    again: str = "the same command"
     name_prompt: str = "; pass --prompt-field NAME, or --prompt-config FILE for a template"
 
 
 ON_COMMAND_LINE = Wording()
-IN_PYTHON = Wording("overwrite=True", "output", "repeats=", "max_failures=", "repeats", "; pass prompt_field=NAME")
+IN_PYTHON = Wording(
+    "overwrite=True", "output", "repeats=", "max_failures=", "repeats", "the same call", "; pass prompt_field=NAME"
+)
 
 
 class CollectError(GymqError):
@@ -52,11 +53,9 @@ class CollectOptions:
     rollout_timeout_s: float = 3600.0
     config_digest: str = ""
     config: dict[str, RecordedInstance] = field(default_factory=dict)  # the workers, where they are configured here
-    models: list[str] = field(default_factory=list)
     score_with: list[str] = field(default_factory=list)  # options that name the verifiers to `gymq score`
     overwrite: bool = False
     strict_rows: bool = False  # a row that cannot be used refuses the whole input
-    check_row: Callable[[str, bytes], None] | None = None  # raises InvalidTask for a row that its verifier refuses
     max_failures: MaxFailures | None = None  # None: see `FailureLimit`
     share: float | None = None  # of the workers, relative to other runs; None: as it is stored, or 1
     priority: Priority | None = None  # None: as it is stored, or normal
@@ -64,15 +63,6 @@ class CollectOptions:
     token_ids: TokenForm = "full"  # in the files
     rows_of_a_list: bool = False  # the input has the rows of a list in Python
     wording: Wording = ON_COMMAND_LINE
-
-    @cached_property
-    def dataset(self) -> Dataset:
-        """The rows to roll out, found once: of the Hub, that asks it and compares checksums.
-
-        Raises:
-            DatasetError, HubError: as `Dataset`.
-        """
-        return Dataset(self.input, of_a_list=self.rows_of_a_list)
 
     def given(self) -> dict[str, Any]:
         """Return the options that describe the run, without those at their default of None."""

@@ -10,12 +10,9 @@ import msgspec
 from gymq.config.assembled import SIMULATED_MODEL
 from gymq.data.jsonl import JsonlFile
 from gymq.data.rows import AGENT_REF, PARAMS, TASK_INDEX, agent_name
-from gymq.data.run_files import RunFiles
 from gymq.data.solutions import SOLUTION, is_played, read_solution
 from gymq.render import counted
-from gymq.runs.collection.options import CollectOptions
-from gymq.runs.collection.preflight import RowTypes
-from gymq.runs.collection.usable_rows import UsableRows
+from gymq.runs.collection.plan import RunPlan
 
 MOST_NAMED = 5
 
@@ -34,26 +31,24 @@ NOTHING_TO_PLAY = (
 )
 
 
-def nothing_to_play(options: CollectOptions) -> bool:
+def nothing_to_play(plan: RunPlan) -> bool:
     """Return whether the policy was only the simulated model, and no row had a solution for it."""
-    if not options.models or not all(SIMULATED_MODEL in model for model in options.models):
+    if not plan.models or not all(SIMULATED_MODEL in model for model in plan.models):
         return False
-    files = RunFiles(options.output)
-    lines = iter(JsonlFile(files.output)) if files.output.exists() else iter(())
+    output = plan.files.output
+    lines = iter(JsonlFile(output)) if output.exists() else iter(())
     return (first := next(lines, None)) is not None and not any(SOLUTION.encode() in line for line in (first, *lines))
 
 
-def unsolved_rows(options: CollectOptions, verifiers: RowTypes) -> list[str]:
+def unsolved_rows(plan: RunPlan) -> list[str]:
     """Return a sentence for each row of a run whose own solution earned less than the full reward, in order.
 
-    Args:
-        options: of the run, whose output is read if its policy is simulated.
-        verifiers: those of its configuration.
+    The output is read if the policy is simulated.
     """
-    if not any(SIMULATED_MODEL in model for model in options.models):
+    if not any(SIMULATED_MODEL in model for model in plan.models):
         return []
     earned: dict[str, dict[int, float]] = {}  # by agent and task
-    for line in JsonlFile(RunFiles(options.output).output):
+    for line in JsonlFile(plan.files.output):
         if SOLUTION.encode() not in line:
             continue
         row = msgspec.json.decode(line, type=_Row)
@@ -65,23 +60,23 @@ def unsolved_rows(options: CollectOptions, verifiers: RowTypes) -> list[str]:
             earned.setdefault(agent_name(row.agent_ref), {})[row.task_index] = row.reward
     unsolved: dict[int, str] = {}
     for agent, rewards in earned.items():
-        full = verifiers.full_reward(agent)
+        full = plan.verifiers.full_reward(agent)
         if full > 1:  # often a bound that no row reaches
             full = max(1.0, *rewards.values())
         for task_index, reward in rewards.items():
             if reward < full:
                 unsolved[task_index] = f"its own {SOLUTION} earned {reward:g}, not {full:g}"
-    return [f"{place}: {problem}" for place, problem in _placed(options, unsolved)]
+    return [f"{place}: {problem}" for place, problem in _placed(plan, unsolved)]
 
 
-def _placed(options: CollectOptions, problems: dict[int, str]) -> Iterator[tuple[str, str]]:
+def _placed(plan: RunPlan, problems: dict[int, str]) -> Iterator[tuple[str, str]]:
     """Yield problems of tasks with file and line of their rows, which are read again for that."""
     if not problems:
         return
-    with UsableRows(options) as rows:
+    with plan.rows() as rows:
         for row in rows:
             if (problem := problems.pop(row.task_index, None)) is not None:
-                yield options.dataset.place(row.line_number), problem
+                yield plan.dataset.place(row.line_number), problem
 
 
 def shown_unsolved(sentences: list[str]) -> str:

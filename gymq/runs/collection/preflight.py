@@ -1,4 +1,4 @@
-"""Checks before a cluster starts or a model is paid: files, settings, rows and the endpoints of models."""
+"""Checks before a cluster starts or a model is paid: the types of rows, and the endpoints of models."""
 
 from __future__ import annotations
 
@@ -14,49 +14,23 @@ from gymq.agent import Agent
 from gymq.authoring import OptionsError, Worker
 from gymq.cluster.worker_process import WorkerFailed, build
 from gymq.config import Config
-from gymq.data.datasets import Dataset
-from gymq.data.jsonl import JsonlFile, parse_object
-from gymq.data.run_files import RunFiles
+from gymq.data.jsonl import parse_object
 from gymq.execution.loading.registry import WorkerNotFound
 from gymq.failures import InvalidTask, RolloutError
 from gymq.model import Model
 from gymq.protocol.instances import Instance
 from gymq.protocol.subjects import BadToken
 from gymq.resources import Resources
-from gymq.runs.collection.input_checks import check_changes, check_files, check_rows, check_rows_are_usable
-from gymq.runs.collection.options import CollectError, CollectOptions
+from gymq.runs.collection.options import CollectError
 
 PROBE_S = 10.0  # for the answer to the first request of a model
-
-
-def check_paths(options: CollectOptions) -> None:
-    """Check that the input can be read and the output be written, and that a run that is there can be resumed.
-
-    Raises:
-        CollectError, RowError, JsonlError, RunFileError
-    """
-    try:
-        files = RunFiles(options.output)
-        with files.locked():
-            check_files(options)
-            manifest = files.read_manifest()
-            if manifest is None or options.overwrite:
-                check_rows_are_usable(options)
-            else:
-                _, resized = check_changes(manifest, options)
-                check_rows(manifest, options, resized)
-    except OSError as error:
-        raise CollectError(f"{error.filename or options.output}: {error.strerror}") from None
-
-
-# Rows -----------------------------------------------------------------------------------------------------------------
 
 
 class RowTypes:
     """Checks rows against the type that the verifier of their agent declares."""
 
-    def __init__(self, config: Config, made: Mapping[str, Worker] | None = None) -> None:
-        """Find the verifiers of a configuration.
+    def __init__(self, instances: Sequence[Instance] = (), made: Mapping[str, Worker] | None = None) -> None:
+        """Find the verifiers among the workers of a configuration.
 
         Args:
             made: workers that are there already, by the names of their instances.
@@ -64,8 +38,8 @@ class RowTypes:
         made = made or {}
         self._resources: dict[str, Resources[Any]] = {}
         built: dict[str, Resources[Any] | None] = {}
-        by_name = {instance.name: instance for instance in config.instances}
-        for instance in config.instances:
+        by_name = {instance.name: instance for instance in instances}
+        for instance in instances:
             reference, is_skipped = (instance.options.get(name) for name in ("resources_server", "skip_verification"))
             if instance.kind != "agents" or not isinstance(reference, dict) or is_skipped:
                 continue
@@ -123,20 +97,6 @@ def _similar_field(resources: Resources[Any], row: bytes) -> str:
         if similar:
             return f"; the row has {similar[0]!r}, did you mean {name!r}?"
     return ""
-
-
-# Endpoints of models --------------------------------------------------------------------------------------------------
-
-
-def has_all_rollouts(options: CollectOptions) -> bool:
-    """Return whether the output has all rollouts that are asked for, so that no model will be."""
-    files = RunFiles(options.output)
-    manifest = files.read_manifest()
-    if options.overwrite or manifest is None or not files.output.exists() or manifest.settings != options.settings():
-        return False
-    if manifest.input_digest != Dataset(options.input, of_a_list=options.rows_of_a_list).digest():
-        return False
-    return sum(1 for _ in JsonlFile(files.output)) >= manifest.num_rollouts
 
 
 async def probe_models(specs: Sequence[Instance], report: Callable[[str], None]) -> None:

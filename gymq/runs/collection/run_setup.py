@@ -20,19 +20,12 @@ from gymq.data.jsonl import JsonlFile, atomic_write, numbered_lines, truncate_to
 from gymq.data.rows import TASK_INDEX, decode_line
 from gymq.data.run_changes import Change
 from gymq.data.run_configuration import encode_configuration
-from gymq.data.run_files import Manifest, RunFiles, refused_row
+from gymq.data.run_files import Manifest, refused_row
 from gymq.protocol.messages import Run
 from gymq.render import counted
 from gymq.runs.collection.changed_rows import NewRows, carry_over, next_name
-from gymq.runs.collection.input_checks import (
-    add_rows,
-    check_changes,
-    check_files,
-    check_kept,
-    refusal,
-    shown_change,
-)
-from gymq.runs.collection.options import CollectError, CollectOptions
+from gymq.runs.collection.options import CollectError
+from gymq.runs.collection.plan import RunPlan
 from gymq.runs.collection.usable_rows import UsableRows
 from gymq.runs.older_rewards import agents_with_changed_verifier, rewards_of
 from gymq.runs.stored_runs import Runs
@@ -48,14 +41,14 @@ class RunSetup:
         is_resumed: whether the run was begun by an earlier start.
     """
 
-    def __init__(self, bus: Bus, files: RunFiles, options: CollectOptions) -> None:
+    def __init__(self, bus: Bus, plan: RunPlan) -> None:
         self.warnings: list[str] = []
         self.changes: list[str] = []
         self.is_resumed = False
         self._bus = bus
-        self._js = bus.js
-        self._files = files
-        self._options = options
+        self._plan = plan
+        self._files = plan.files
+        self._options = plan.options
 
     async def manifest(self) -> Manifest:
         """Return that of the files found, extended if there are more rollouts now, or a new one with its rows.
@@ -70,11 +63,9 @@ class RunSetup:
             raise CollectError(f"{error.filename or self._files.output}: {error.strerror}") from None
 
     async def _manifest(self) -> Manifest:
-        options = self._options
-        check_files(options)
-        earlier = self._files.read_manifest()
-        if earlier is None or options.overwrite:
-            return await self._begin(earlier)
+        earlier = self._plan.earlier()
+        if earlier is None:
+            return await self._begin()
         self.is_resumed = True
         return await self._resume(earlier)
 
@@ -85,7 +76,7 @@ class RunSetup:
             CollectError: a setting that determines the rollouts changed, or some rollouts are no longer requested.
         """
         options = self._options
-        not_asked, resized = check_changes(earlier, options)
+        not_asked, resized = self._plan.changes(earlier)
         outdated = agents_with_changed_verifier(earlier.config, options.config)
         older = await asyncio.to_thread(rewards_of, self._files.output, outdated)
         manifest = msgspec.structs.replace(
@@ -93,7 +84,7 @@ class RunSetup:
             older_rewards=earlier.older_rewards | older,
             score_with=options.score_with,
             input=str(options.input),
-            input_digest=await asyncio.to_thread(self._options.dataset.digest),
+            input_digest=await asyncio.to_thread(self._plan.dataset.digest),
             settings=options.settings(),
             config=options.config,
             config_digest=options.config_digest,
@@ -104,7 +95,7 @@ class RunSetup:
         elif manifest != earlier:
             self._files.write_manifest(manifest)
         await self._record(manifest)
-        self.changes += [*not_asked, *(shown_change(change, options) for change in resized)]
+        self.changes += [*not_asked, *map(self._plan.shown, resized)]
         if manifest.run == earlier.run and manifest.num_rollouts > earlier.num_rollouts:
             self.changes.append(f"{counted(manifest.num_rollouts - earlier.num_rollouts, 'rollout')} added")
         return manifest
@@ -128,14 +119,14 @@ class RunSetup:
         files = self._files
         if not files.materialised.exists() and (is_new_input or resized):
             gone = f"{files.materialised.name} with its rows is gone, and what is asked for changed"
-            raise refusal(self._options, gone)
+            raise self._plan.refusal(gone)
         with (
             _replacement(files.materialised) as rows,
             _replacement(files.failures) as refused,
             EarlierRows() as known,
         ):
             made = await asyncio.to_thread(self._make_known, rows, refused, known)
-            check_kept(known, self._options, resized)
+            self._plan.check_kept(known, resized)
             await self._check_agents(made.agents)
             if known.num_missing or known.num_moved:
                 return await self._begin_again(manifest, made, NewRows(rows, refused), known)
@@ -174,7 +165,7 @@ class RunSetup:
         return manifest
 
     def _make_known(self, rows: Path, refused: Path, known: EarlierRows) -> UsableRows:
-        add_rows(known, self._files)
+        self._plan.add_earlier_rows(known)
         return self._materialise(rows, refused, known)
 
     def _rows_and_agents(self) -> tuple[int, dict[str, str]]:
@@ -198,7 +189,7 @@ class RunSetup:
                 run=manifest.run,
                 created_at=time.time() if stored is None else stored.created_at,
                 fingerprint=f"{manifest.input_digest}/{manifest.config_digest}",
-                models=self._options.models,
+                models=self._plan.models,
                 num_rollouts=manifest.num_rollouts,
                 extended_to=manifest.extended_to,
                 note="" if stored is None else stored.note,
@@ -208,13 +199,14 @@ class RunSetup:
 
         await Runs(self._bus).change(manifest.run, known)
 
-    async def _begin(self, replaced: Manifest | None) -> Manifest:
+    async def _begin(self) -> Manifest:
         options, files = self._options, self._files
+        replaced = files.read_run()
         with _replacement(files.materialised) as rows, _replacement(files.failures) as refused:
             made = await asyncio.to_thread(self._materialise, rows, refused)
             await self._check_agents(made.agents)
             if replaced is not None:
-                await streams.delete_run(self._js, replaced.run)
+                await streams.delete_run(self._bus.js, replaced)
             if options.overwrite:
                 files.remove()
             rows.replace(files.materialised)
@@ -223,7 +215,7 @@ class RunSetup:
         manifest = Manifest(
             run=f"{_token_of(files.output)}-{secrets.token_hex(4)}",
             input=str(options.input),
-            input_digest=self._options.dataset.digest(),
+            input_digest=self._plan.dataset.digest(),
             settings=options.settings(),
             config_digest=options.config_digest,
             config=options.config,
@@ -248,7 +240,7 @@ class RunSetup:
             def refuse(problem: str) -> None:
                 refused.write(refused_row(problem) + b"\n")
 
-            rows = stack.enter_context(UsableRows(self._options, known=known, on_problem=refuse))
+            rows = stack.enter_context(self._plan.rows(known=known, on_problem=refuse))
             for row in rows:
                 file.write(row.json + b"\n")
             rows.check()

@@ -29,7 +29,9 @@ class UsableRows:
 
     def __init__(
         self,
+        dataset: Dataset,
         options: CollectOptions,
+        check_row: Callable[[str, bytes], None],
         *,
         known: EarlierRows | None = None,
         on_problem: Callable[[str], None] | None = None,
@@ -37,14 +39,16 @@ class UsableRows:
         """Prepare a pass.
 
         Args:
+            check_row: called with the agent and the text of a row; raises InvalidTask if its verifier refuses it.
             known: the rows of an earlier start. Each row is looked up there; those it has are not checked again.
             on_problem: called with place and problem of each row that cannot be used.
         """
         self.problems = RowProblems()
         self.agents: dict[str, str] = {}
         self.num_rollouts = 0
-        self._dataset = options.dataset
+        self._dataset = dataset
         self._options = options
+        self._check_row = check_row
         self._known = known
         self._on_problem = on_problem
         self._materialisation = Materialisation(options.materialise, options.wording.name_prompt)
@@ -110,11 +114,11 @@ class UsableRows:
             row.task_index, row.rollout_index, digest_without_task(row.json)
         ):
             return ""
-        if self._options.check_row is None or row.line_number == self._checked_line:
+        if row.line_number == self._checked_line:
             return ""
         self._checked_line = row.line_number
         try:
-            self._options.check_row(row.agent, row.json)
+            self._check_row(row.agent, row.json)
         except InvalidTask as error:
             return error.message
         return ""

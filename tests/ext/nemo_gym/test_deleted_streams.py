@@ -14,6 +14,7 @@ from gymq.cluster.server import EmbeddedServer
 from gymq.data.materialise import MaterialiseOptions
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.options import CollectOptions
+from gymq.runs.collection.plan import RunPlan
 from gymq.trainer import TrainingRun
 from tests.support.engine import Body, say
 from tests.support.queues import queues_of_runs
@@ -38,7 +39,9 @@ async def collect(world: World, folder: Path) -> None:
     (folder / "rows.jsonl").write_text(json.dumps(world.row()) + "\n")
     bus = await Bus.connect(world.url, role="client", name="collect")
     async with bus:
-        await Collection(bus, CollectOptions(folder / "rows.jsonl", folder / "out.jsonl", MaterialiseOptions())).run()
+        await Collection(
+            bus, RunPlan(CollectOptions(folder / "rows.jsonl", folder / "out.jsonl", MaterialiseOptions()))
+        ).run()
 
 
 async def train(world: World, run: str) -> None:

@@ -22,11 +22,13 @@ from gymq.data.failure_status import RowFailed
 from gymq.data.jsonl import JsonlFile, atomic_write, numbered_lines, truncate_torn_line
 from gymq.data.materialise import Materialisation
 from gymq.data.rows import AGENT_REF, ROLLOUT_INDEX, TASK_INDEX, RowKey, decode_line
-from gymq.data.run_files import Appender, RunFiles
+from gymq.data.run_files import Appender
 from gymq.defaults import DEFAULT_WINDOW
 from gymq.ext.nemo_gym.client import Row, RowClient
 from gymq.redaction import hide, redact
 from gymq.render import counted, say
+from gymq.runs.collection.options import CollectOptions
+from gymq.runs.collection.plan import RunPlan
 
 CONNECT_S = 30.0
 _SHOWN_FAILURES = 5
@@ -51,14 +53,16 @@ def collect_from(head: Mapping[str, Any], options: Mapping[str, Any], api_key: s
 
 async def _collect(url: str, options: Mapping[str, Any], api_key: str | None) -> int:
     agents = await _agents_of(url, api_key)
-    files = RunFiles(options["output"])
+    plan = _plan_of(options)
+    plan.check_paths()
+    files = plan.files
     with files.locked():
-        done = set() if options["overwrite"] else _finished(files.output)
-        num_rows, num_wanted = _materialise(files, options, agents, url, done)
+        done = set() if plan.options.overwrite else _finished(files.output)
+        num_rows, num_wanted = _materialise(plan, agents, url, done)
         say(f"{counted(num_wanted, 'rollout')} at {url}, written to {files.output}")
         rows = (msgspec.json.decode(line) for line in Dataset(files.materialised))
         wanted = (row for row in rows if (row[TASK_INDEX], row[ROLLOUT_INDEX]) not in done)
-        failures = await _roll_out(wanted, agents, files.output, options["concurrency"] or DEFAULT_WINDOW, api_key)
+        failures = await _roll_out(wanted, agents, files.output, plan.options.window, api_key)
     if failures.count < num_rows:
         profile_files(files.output, files.materialised, files.report)
     for failure in failures.first:
@@ -68,14 +72,7 @@ async def _collect(url: str, options: Mapping[str, Any], api_key: str | None) ->
     return 3 if failures.count else 0
 
 
-def _materialise(
-    files: RunFiles, options: Mapping[str, Any], agents: Collection[str], url: str, done: Collection[tuple[int, int]]
-) -> tuple[int, int]:
-    """Write the rows of the run; return how many there are, and how many of them have no result yet.
-
-    Raises:
-        UsageError: an agent of the rows is not there; the files stay as they were.
-    """
+def _plan_of(options: Mapping[str, Any]) -> RunPlan:
     prompt = options["prompt_config"]
     settings = materialise_options(
         agent_name=options["agent"],
@@ -85,15 +82,30 @@ def _materialise(
         responses_create_params=options["responses_create_params"],
         prompt=None if prompt is None else read_prompt(prompt),
     )
+    window = options["concurrency"] or DEFAULT_WINDOW
+    return RunPlan(
+        CollectOptions(options["rows"], options["output"], settings, window=window, overwrite=options["overwrite"])
+    )
+
+
+def _materialise(
+    plan: RunPlan, agents: Collection[str], url: str, done: Collection[tuple[int, int]]
+) -> tuple[int, int]:
+    """Write the rows of the run; return how many there are, and how many of them have no result yet.
+
+    Raises:
+        UsageError: an agent of the rows is not there; the files stay as they were.
+    """
+    files = plan.files
     num_rows = num_wanted = 0
-    with Materialisation(settings) as made, atomic_write(files.materialised) as file:
-        for row in made.rows(Dataset(options["rows"])):
+    with Materialisation(plan.options.materialise) as made, atomic_write(files.materialised) as file:
+        for row in made.rows(plan.dataset):
             if row.agent not in agents:
                 raise UsageError(f"{url} lists no agent {row.agent}; there are: {', '.join(sorted(agents)) or 'none'}")
             file.write(row.json + b"\n")
             num_rows += 1
             num_wanted += (row.task_index, row.rollout_index) not in done
-        if options["overwrite"]:
+        if plan.options.overwrite:
             files.remove()
     for warning in made.warnings:
         say(f"warning: {warning}")
