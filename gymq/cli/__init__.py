@@ -29,24 +29,19 @@ GROUPS = {
     "Run": {
         "collect": "Roll out a data set: rows in, verified rollouts out.",
         "demo": "Run the demo: four environments, a simulated model.",
-        "score": "Verify stored rollouts again, without a model.",
         "data": "List, show, prepare and make data sets.",
-        "submit": "Run a command as a Slurm job.",
     },
     "Read": {
         "rollouts": "List runs, or the rollouts of a run; show a rollout.",
         "profile": "Show the statistics of a run.",
     },
     "Author": {
-        "init": "Create a new environment or agent.",
-        "test": "Run the tests and the example rows of a worker.",
         "list": "List the available workers and what each needs.",
         "config": "Show or check a configuration.",
     },
     "Operate": {
         "up": "Start a cluster on this machine and keep it running.",
         "status": "Show server, streams, workers, queues and runs.",
-        "top": "Watch a cluster: throughput, pass@k, load, failures.",
         "pause": "Start no more rollouts of a run until it is resumed.",
         "resume": "Resume a paused run.",
         "retune": "Change a run's share of the workers, priority or limit.",

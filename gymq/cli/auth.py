@@ -52,7 +52,7 @@ def init(
     from gymq.cli.actions.auth import SERVER_FILE, tls_of, url_of
     from gymq.cluster.server.auth_config import ServerSettings, render
     from gymq.cluster.server.roles import ROLES
-    from gymq.http.origin import is_loopback
+    from gymq.config.addresses import is_loopback
 
     if not host:
         raise UsageError("--host needs an address; 0.0.0.0 is all of them")

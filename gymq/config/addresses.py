@@ -1,5 +1,6 @@
 """Addresses: the host and port of each instance, for clients that reach workers over HTTP."""
 
+import ipaddress
 import random
 import socket
 from collections.abc import Callable
@@ -12,6 +13,17 @@ from gymq.config.schema import DEFAULT_HEAD_PORT, Addressing, HeadServer, Implem
 
 DEFAULT_PORT_RANGE = (10001, 20000)
 _MAX_ATTEMPTS = 50
+
+
+def is_loopback(host: str) -> bool:
+    """Return whether a name or address can only mean this machine."""
+    name = host.lower().strip("[]").removesuffix(".")
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
 
 
 def port_is_free(port: int) -> bool:

@@ -16,8 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 from gymq.config.errors import ConfigError, first_line
 from gymq.config.sources import OVERRIDE
 from gymq.config.values import parse_value
-from gymq.data.datasets import READABLE
-from gymq.data.hub import PREFIX
+from gymq.data.datasets import HUB, READABLE
 from gymq.errors import did_you_mean
 from gymq.protocol.instances import KIND_OF
 from gymq.redaction import MASK, may_name_secret
@@ -107,7 +106,7 @@ def _parse(argument: str, option: str = "") -> Override:
     keys = tuple(part.strip() for part in key.split("."))
     if not equals and action != "delete":
         words = next((words for endings, words in _FILES if shown.endswith(endings)), None)
-        if words is None and (shown.startswith(PREFIX) or Path(shown).exists()):
+        if words is None and (shown.startswith(HUB) or Path(shown).exists()):
             words = _ROWS
         if words is not None:
             raise ConfigError(f"{shown}: {words} {shown}")

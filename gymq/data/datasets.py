@@ -3,24 +3,44 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from gymq.data.hub import OF_THE_HUB, PREFIX, SHARD, HubName, fetch
 from gymq.data.jsonl import NOT_A_FILE, JsonlError
 from gymq.data.run_files import file_digest
 from gymq.data.tables import num_header_lines, read_rows_of
+from gymq.extensions import extensions
 from gymq.workers import SHIPPED
 
-READABLE = (*OF_THE_HUB, ".csv", ".tsv")
+HUB = "hf:"
+"""How the name of a data set of the Hugging Face Hub begins."""
+FILES = (".parquet", ".arrow", ".jsonl", ".jsonl.gz", ".jsonl.zst")
+"""Endings of the files that are read from the Hub; it makes Parquet files of others, such as CSV."""
+SHARD = re.compile(r"(?P<split>.+)-[0-9]{3,6}-of-(?P<count>[0-9]{3,6})(-[0-9a-f]+)?")
+"""The name, without its ending, of one of several files of a split."""
+
+READABLE = (*FILES, ".csv", ".tsv")
 """Endings of the files that belong to the splits of a folder."""
 
 
 class DatasetError(JsonlError):
     """A data set cannot be found or read. The text names file and row."""
+
+
+def hub() -> Any:
+    """Return the module that fetches from the Hub: the entry point `gymq.hubs`.
+
+    Raises:
+        DatasetError: there is none.
+    """
+    for found in extensions("hubs"):
+        return found.load()
+    raise DatasetError("data sets of the Hugging Face Hub cannot be read: no package has the entry point gymq.hubs")
 
 
 class Dataset:
@@ -37,7 +57,7 @@ class Dataset:
                 files that gymq ships.
 
         Raises:
-            DatasetError, HubError: the data set does not exist or is ambiguous, or the Hub cannot be reached.
+            DatasetError: the data set does not exist or is ambiguous, or the Hub cannot be reached.
         """
         self.path = path
         self.name = "rows" if of_a_list else str(path)
@@ -95,8 +115,9 @@ class Dataset:
 
 
 def _files_of(path: Path) -> list[Path]:
-    if str(path).startswith(PREFIX):
-        return fetch(HubName.parse(str(path)))
+    if str(path).startswith(HUB):
+        files: list[Path] = hub().fetch(str(path))
+        return files
     if path.is_file():
         return [path]
     if path.is_dir():
@@ -109,7 +130,7 @@ def _files_of(path: Path) -> list[Path]:
     if path.exists():
         raise DatasetError(f"{path}: {NOT_A_FILE}")
     is_of_hub = len(path.parts) == 2 and not path.suffix and not path.parent.is_dir()
-    hint = f"; a data set of the Hugging Face Hub is named {PREFIX}{path}" if is_of_hub else ""
+    hint = f"; a data set of the Hugging Face Hub is named {HUB}{path}" if is_of_hub else ""
     raise DatasetError(f"input file {path} not found{hint}")
 
 

@@ -5,10 +5,10 @@ from dataclasses import replace
 
 import pytest
 
-from gymq.cli.actions.test import settings_of
 from gymq.cli.shared.configuration import read_config
 from gymq.cli.shared.parameters import WorkerSources
 from gymq.execution.loading.worker_source import find_worker
+from gymq.ext.workbench.test import settings_of
 
 JUDGED = """
 import gymq

@@ -7,9 +7,9 @@ import pytest
 from rich.console import Console
 from rich.text import Text
 
-from gymq.cli.actions.top import screen
 from gymq.cli.shared.table import profile_table
 from gymq.execution.loading.registry import worker_names
+from gymq.ext.top.screen import screen
 from gymq.protocol.messages import Run
 from gymq.render import listing, print_prose, shown_environments
 from gymq.runs.overview import Overview

@@ -12,11 +12,11 @@ from gymq.bus.pull import Delivery, Pull
 from gymq.bus.queue import cancel
 from gymq.bus.queue.cancel import Cancellations
 from gymq.bus.queue.client import QueueClient
+from gymq.ext.viewer.in_flight import tasks_in_flight
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder
 from gymq.protocol.messages import Failure, Run, Task, VerifiedRollout
 from gymq.protocol.subjects import RolloutId, TaskQueueName
-from gymq.runs.in_flight import tasks_in_flight
 from tests.support.waiting import until
 
 

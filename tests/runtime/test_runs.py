@@ -14,10 +14,10 @@ from gymq.cluster.server import EmbeddedServer
 from gymq.execution.services.profiler import Profiler, read_profile
 from gymq.ext.viewer.actions import Description, RunActions
 from gymq.ext.viewer.run_list import RunList
+from gymq.ext.viewer.run_states import RunState
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import Failure, FailureClass, Outcome, Run, Stage, Unresolved, VerifiedRollout
-from gymq.runs.run_states import RunState
 from gymq.runs.stored_runs import Runs
 
 Connect = Callable[[str], Awaitable[Bus]]

@@ -18,8 +18,7 @@ from gymq.cli.shared.parameters import WorkerSources
 from gymq.config import Config
 from gymq.config.benchmarks import find_benchmark
 from gymq.config.dataset_blocks import BENCHMARK, DatasetBlock, dataset_blocks, find_block
-from gymq.data.datasets import READABLE, Dataset
-from gymq.data.hub import PREFIX
+from gymq.data.datasets import HUB, READABLE, Dataset
 from gymq.data.jsonl import JsonlError, atomic_write, numbered_lines, parse_object
 from gymq.data.prompt import PromptError
 from gymq.data.rows import AGENT_REF, RowError
@@ -156,7 +155,7 @@ def _where(block: DatasetBlock) -> str:
     if rows.is_file():
         return str(rows)
     if block.source is not None:
-        return f"to be fetched: {PREFIX}{block.source.repository}"
+        return f"to be fetched: {HUB}{block.source.repository}"
     return "missing" if block.prepare_script is None else f"to be made by {block.prepare_script}"
 
 
@@ -171,7 +170,7 @@ def _block_named(name: str, sources: WorkerSources, overrides: Sequence[str]) ->
 
 def rows_of(name: str, sources: WorkerSources, overrides: Sequence[str]) -> Dataset:
     """Return the rows of a data set by its name, or by that of a file, a folder or a data set of the Hub."""
-    is_place = name.startswith(PREFIX) or name.endswith(READABLE) or Path(name).exists()
+    is_place = name.startswith(HUB) or name.endswith(READABLE) or Path(name).exists()
     if is_place and not sources.config and sources.benchmark is None:
         return Dataset(Path(name))
     block = _block_named(name, sources, overrides)
@@ -219,7 +218,7 @@ async def prepare_data(
     name: str, sources: WorkerSources, overrides: Sequence[str], *, with_network: bool, again: bool
 ) -> None:
     """Make the rows of a data set ready, and say where they are."""
-    if name.startswith(PREFIX):
+    if name.startswith(HUB):
         for file in Dataset(Path(name)).files:
             print(file)
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -19,7 +20,6 @@ from gymq.cluster.launch import Cluster
 from gymq.cluster.worker_process import raise_open_files
 from gymq.config import Config
 from gymq.defaults import ClusterPart
-from gymq.http.server import HttpServer, PortTaken
 from gymq.protocol.instances import Instance
 from gymq.redaction import redact
 from gymq.render import counted
@@ -84,12 +84,16 @@ async def health_at(host: str, port: int, cluster: Cluster) -> AsyncIterator[Non
         return web.json_response({"not_serving": missing}, status=503 if missing else 200)
 
     raise_open_files()
-    server = HttpServer()
+    app = web.Application()
+    app.add_routes([web.get("/health", answer)])
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
     try:
-        await server.start([web.get("/health", answer)], host, [port])
-    except PortTaken as error:
-        raise UsageError(f"--health-port: {error}") from None
-    try:
+        try:
+            await web.TCPSite(runner, host, port).start()
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            raise UsageError(f"--health-port: {host}:{port}: cannot listen: {reason}; choose another port") from None
         yield
     finally:
-        await server.close()
+        await runner.cleanup()

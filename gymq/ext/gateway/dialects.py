@@ -7,9 +7,9 @@ from gymq.ext.gateway.from_anthropic import from_anthropic_request
 from gymq.ext.gateway.from_gemini import from_gemini_request
 from gymq.ext.gateway.to_anthropic import to_anthropic_message
 from gymq.ext.gateway.to_gemini import to_gemini_answer
-from gymq.http.dialects import Body, Dialect, without_stream
-from gymq.http.errors import HttpError
-from gymq.http.events import data, event
+from gymq.ext.http.dialects import Body, Dialect, without_stream
+from gymq.ext.http.errors import HttpError
+from gymq.ext.http.events import data, event
 
 _ANTHROPIC_KINDS = {401: "authentication_error", 404: "not_found_error", 413: "request_too_large"}
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from gymq.http.dialects import Body
-from gymq.http.events import data, event
+from gymq.ext.http.dialects import Body
+from gymq.ext.http.events import data, event
 from gymq.protocol.tokens import to_json
 
 

@@ -19,11 +19,11 @@ from typing import Any, Self, cast
 from aiohttp import web
 
 from gymq.agent import Rollout
-from gymq.http.dialects import Dialect, dialects
-from gymq.http.model_calls import CAPTURE, PREFIX, Ask, answer
-from gymq.http.previous_responses import PreviousResponses
-from gymq.http.requests import check_key, read_body
-from gymq.http.server import HttpServer
+from gymq.ext.http.dialects import Dialect, dialects
+from gymq.ext.http.model_calls import CAPTURE, PREFIX, Ask, answer
+from gymq.ext.http.previous_responses import PreviousResponses
+from gymq.ext.http.requests import check_key, read_body
+from gymq.ext.http.server import HttpServer
 from gymq.redaction import hidden
 
 MAX_BODY_BYTES = 64 << 20

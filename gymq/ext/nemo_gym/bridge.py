@@ -14,6 +14,11 @@ from aiohttp import web
 from gymq.bus import Bus
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.routing import RoutedCalls, Routes
+from gymq.config.addresses import is_loopback
+from gymq.ext.http.context import ReadRoutes
+from gymq.ext.http.memory import MemoryBudget
+from gymq.ext.http.origin import OriginCheck
+from gymq.ext.http.server import HttpServer
 from gymq.ext.nemo_gym.agent_routes import AgentRoutes
 from gymq.ext.nemo_gym.context import Context
 from gymq.ext.nemo_gym.cookies import SessionCookies
@@ -25,10 +30,6 @@ from gymq.ext.nemo_gym.resources_routes import ResourcesRoutes
 from gymq.ext.nemo_gym.rollouts import Rollouts
 from gymq.ext.nemo_gym.settings import BridgeSettings
 from gymq.extensions import extensions
-from gymq.http.context import ReadRoutes
-from gymq.http.memory import MemoryBudget
-from gymq.http.origin import OriginCheck, is_loopback
-from gymq.http.server import HttpServer
 from gymq.redaction import hide
 
 log = logging.getLogger("gymq.ext.nemo_gym")

@@ -8,13 +8,13 @@ from aiohttp import web
 
 from gymq.bus import Bus
 from gymq.bus.rpc.routing import RoutedCalls
+from gymq.ext.http.context import ReadContext
+from gymq.ext.http.errors import HttpError, not_found
+from gymq.ext.http.memory import MemoryBudget
+from gymq.ext.http.requests import JSON, read_body
 from gymq.ext.nemo_gym.directory import Directory, InstanceAddress
 from gymq.ext.nemo_gym.rollouts import Rollouts
 from gymq.ext.nemo_gym.settings import BridgeSettings
-from gymq.http.context import ReadContext
-from gymq.http.errors import HttpError, not_found
-from gymq.http.memory import MemoryBudget
-from gymq.http.requests import JSON, read_body
 from gymq.protocol.instances import Kind
 
 INSTANCE = "instance"  # of a path with a prefix, such as /models/{instance}/v1/responses

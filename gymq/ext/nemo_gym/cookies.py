@@ -10,7 +10,7 @@ import time
 
 import msgspec
 
-from gymq.http.errors import HttpError
+from gymq.ext.http.errors import HttpError
 from gymq.protocol.messages import SessionSubject
 
 

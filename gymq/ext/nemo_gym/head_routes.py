@@ -9,9 +9,9 @@ import msgspec
 from aiohttp import web
 
 from gymq.bus.discovery import find_workers
+from gymq.ext.http.requests import alive, json_response
 from gymq.ext.nemo_gym.context import Context
 from gymq.ext.nemo_gym.openapi import document
-from gymq.http.requests import alive, json_response
 
 HEAD_PATHS = frozenset({"/", "/health", "/openapi.json", "/global_config_dict_yaml", "/server_instances"})
 

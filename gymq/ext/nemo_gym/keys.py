@@ -9,7 +9,7 @@ from collections.abc import Mapping
 import msgspec
 
 from gymq.data.rows import ATTEMPT_INDEX, MAX_INDEX, digest_of
-from gymq.http.errors import invalid
+from gymq.ext.http.errors import invalid
 
 HEADER = "Idempotency-Key"
 ROLLOUT_ID = "_ng_rollout_id"

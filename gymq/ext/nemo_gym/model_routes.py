@@ -9,14 +9,14 @@ import msgspec
 from aiohttp import web
 
 from gymq.agent import checked_response
+from gymq.ext.http.dialects import RESPONSES, Dialect, dialects
+from gymq.ext.http.errors import HttpError, not_found
+from gymq.ext.http.model_calls import CAPTURE, PREFIX, Ask, answer, rollout_id
+from gymq.ext.http.previous_responses import NONE_KEPT
+from gymq.ext.http.requests import json_response
 from gymq.ext.nemo_gym.agent_routes import AgentRoutes
 from gymq.ext.nemo_gym.context import Context
 from gymq.ext.nemo_gym.directory import InstanceAddress
-from gymq.http.dialects import RESPONSES, Dialect, dialects
-from gymq.http.errors import HttpError, not_found
-from gymq.http.model_calls import CAPTURE, PREFIX, Ask, answer, rollout_id
-from gymq.http.previous_responses import NONE_KEPT
-from gymq.http.requests import json_response
 from gymq.protocol import subjects
 from gymq.protocol.messages import Generate, Generated
 from gymq.protocol.tokens import to_json

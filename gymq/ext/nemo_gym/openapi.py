@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gymq.http.dialects import RESPONSES, Dialect, dialects
-from gymq.http.model_calls import CAPTURE, PREFIX
+from gymq.ext.http.dialects import RESPONSES, Dialect, dialects
+from gymq.ext.http.model_calls import CAPTURE, PREFIX
 
 Schema = dict[str, Any]
 

@@ -6,14 +6,14 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
+from gymq.ext.http.errors import HttpError, not_found
+from gymq.ext.http.requests import error_response, json_response
 from gymq.ext.nemo_gym.context import Context
 from gymq.ext.nemo_gym.cookies import SessionCookies
 from gymq.ext.nemo_gym.directory import InstanceAddress
 from gymq.ext.nemo_gym.head_routes import HEAD_PATHS
 from gymq.ext.nemo_gym.keys import HEADER
 from gymq.ext.nemo_gym.resources_calls import ResourcesCalls
-from gymq.http.errors import HttpError, not_found
-from gymq.http.requests import error_response, json_response
 
 
 class ResourcesRoutes:

@@ -18,8 +18,8 @@ from gymq.bus.queue.client import SUBMIT_PATIENCE_S, QueueClient
 from gymq.bus.queue.outcome_store import UNKNOWN_AGENT
 from gymq.data.jsonl import parse_object
 from gymq.data.rows import digest_of
+from gymq.ext.http.errors import HttpError
 from gymq.ext.nemo_gym import keys
-from gymq.http.errors import HttpError
 from gymq.protocol import subjects
 from gymq.protocol.messages import BadMessage, FailureClass, Outcome, Task, VerifiedRollout
 from gymq.protocol.subjects import RolloutId

@@ -9,8 +9,8 @@ from gymq.cli.shared.cluster import running_url
 from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.interrupts import until_interrupted
 from gymq.cluster import logs
+from gymq.config.addresses import is_loopback
 from gymq.ext.verifiers.env_server import EnvServer
-from gymq.http.origin import is_loopback
 from gymq.trainer import TrainingRun
 
 

@@ -15,8 +15,8 @@ from gymq.bus.queue.steering import Retuning, steer
 from gymq.data.jsonl import JsonlError
 from gymq.data.run_files import failure_row, output_row
 from gymq.execution.requeue import NotRequeued, Requeuer, RequeueResult
+from gymq.ext.http.errors import HttpError, not_found, run_not_found
 from gymq.ext.viewer.run_views import MOST_SEARCHED
-from gymq.http.errors import HttpError, not_found, run_not_found
 from gymq.protocol.messages import Outcome, Run, Steering, VerifiedRollout
 from gymq.protocol.subjects import RolloutId
 from gymq.runs.stored_runs import Runs

@@ -37,8 +37,8 @@ def view(
     """
     import asyncio
 
+    from gymq.config.addresses import is_loopback
     from gymq.ext.viewer.serving import export_viewer, run_viewer
-    from gymq.http.origin import is_loopback
 
     if run and export is None:
         raise UsageError("--run chooses what --export writes: it needs --export DIR")

@@ -10,13 +10,13 @@ from aiohttp import web
 
 from gymq.bus import BusError
 from gymq.bus.queue.outcome_store import OutcomeStore
+from gymq.ext.http.context import ReadContext
+from gymq.ext.http.errors import HttpError, not_found
+from gymq.ext.viewer.in_flight import RolloutProgress, tasks_in_flight
 from gymq.ext.viewer.rollout_view import attempt_of, done_items, stored_view, unfinished_view
 from gymq.ext.viewer.run_views import RunViews
-from gymq.http.context import ReadContext
-from gymq.http.errors import HttpError, not_found
 from gymq.protocol.messages import Task
 from gymq.protocol.tokens import to_json
-from gymq.runs.in_flight import RolloutProgress, tasks_in_flight
 
 EVERY_S = 1.0  # how often is looked
 QUIET_S = 15.0  # a comment is sent after so long, so that proxies keep the connection

@@ -7,8 +7,8 @@ from typing import TypeVar
 
 from aiohttp import web
 
+from gymq.ext.http.errors import invalid, not_found
 from gymq.ext.viewer.rollout_list import Wanted
-from gymq.http.errors import invalid, not_found
 from gymq.protocol import subjects
 
 MOST_INDEX = 2**53

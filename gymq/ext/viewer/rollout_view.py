@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from gymq.data.rows import PARAMS, attempt_index
-from gymq.http.errors import not_found
+from gymq.ext.http.errors import not_found
+from gymq.ext.viewer.in_flight import RecordedEffect
 from gymq.protocol.messages import (
     JUDGE_INPUT_TOKENS,
     JUDGE_OUTPUT_TOKENS,
@@ -22,7 +23,6 @@ from gymq.protocol.messages import (
     VerifiedRollout,
 )
 from gymq.protocol.tokens import TOKEN_FIELDS
-from gymq.runs.in_flight import RecordedEffect
 from gymq.runs.outcome_fields import (
     answer_of,
     expected_of,

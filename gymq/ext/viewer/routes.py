@@ -13,7 +13,11 @@ from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.bus.queue.steering import Retuning
 from gymq.bus.streams import TASKS
 from gymq.cluster.logs import newest_lines
+from gymq.ext.http.context import NEXT_BUS_S, ReadContext
+from gymq.ext.http.errors import HttpError, invalid, not_found, run_not_found
+from gymq.ext.http.requests import JSON, Handler, read_body
 from gymq.ext.viewer.actions import Description, RunActions, refused_change
+from gymq.ext.viewer.in_flight import tasks_in_flight
 from gymq.ext.viewer.live import Listeners, rollout_events, run_events
 from gymq.ext.viewer.queries import choice, given, index, rollout_of, run_named, run_of, wanted_of
 from gymq.ext.viewer.rendering import MAX_BYTES, MOST_TEXTS, Rendering, RichText
@@ -25,13 +29,9 @@ from gymq.ext.viewer.run_list import RUN_SORTS, RunList
 from gymq.ext.viewer.run_views import RunViews
 from gymq.ext.viewer.site import HEADERS, PAGE, Site
 from gymq.ext.viewer.token_texts import TokenTexts
-from gymq.http.context import NEXT_BUS_S, ReadContext
-from gymq.http.errors import HttpError, invalid, not_found, run_not_found
-from gymq.http.requests import JSON, Handler, read_body
 from gymq.protocol.messages import Outcome
 from gymq.protocol.tokens import to_json
 from gymq.runs.cluster_status import read_queues, read_workers
-from gymq.runs.in_flight import tasks_in_flight
 from gymq.runs.older_rewards import rescoring_here
 from gymq.runs.outcome_fields import exact_record
 from gymq.runs.stored_runs import Runs

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 import msgspec
 
 from gymq.ext.viewer.histogram import Bar, histogram
+from gymq.ext.viewer.over_time import Measured, Spread, TimeBin, VersionPart, by_version, over_time, spread
 from gymq.ext.viewer.rollout_list import RolloutRow
-from gymq.stats.over_time import Measured, Spread, TimeBin, VersionPart, by_version, over_time, spread
 
 
 class StageTimes(msgspec.Struct, frozen=True):

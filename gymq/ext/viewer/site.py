@@ -10,7 +10,7 @@ from importlib.resources import files
 
 from aiohttp import web
 
-from gymq.http.errors import not_found
+from gymq.ext.http.errors import not_found
 
 POLICY = "; ".join(
     (

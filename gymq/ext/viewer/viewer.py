@@ -10,12 +10,13 @@ from aiohttp import web
 
 from gymq.bus import Bus
 from gymq.cluster.server.address import reachable
+from gymq.config.addresses import is_loopback
 from gymq.defaults import VIEWER_PORT
+from gymq.ext.http.context import ReadContext
+from gymq.ext.http.origin import OriginCheck
+from gymq.ext.http.requests import alive
+from gymq.ext.http.server import HttpServer, PortTaken
 from gymq.ext.viewer.routes import WebRoutes
-from gymq.http.context import ReadContext
-from gymq.http.origin import OriginCheck, is_loopback
-from gymq.http.requests import alive
-from gymq.http.server import HttpServer, PortTaken
 
 NUM_PORTS = 50
 

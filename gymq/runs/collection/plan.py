@@ -11,7 +11,6 @@ from gymq.authoring import Worker
 from gymq.config import Config, fingerprint, record_instances
 from gymq.data.datasets import Dataset, DatasetError
 from gymq.data.disk_index import EarlierRows
-from gymq.data.hub import HubError
 from gymq.data.jsonl import JsonlFile
 from gymq.data.materialise import MaterialiseOptions
 from gymq.data.rows import digest_without_task
@@ -67,7 +66,7 @@ class RunPlan:
         """The rows to roll out, found once: of the Hub, that asks it and compares checksums.
 
         Raises:
-            DatasetError, HubError: as `Dataset`.
+            DatasetError: as `Dataset`.
         """
         return Dataset(self.options.input, of_a_list=self.options.rows_of_a_list)
 
@@ -123,7 +122,7 @@ class RunPlan:
                 )
         try:
             read = [file.resolve() for file in self.dataset.files]
-        except (DatasetError, HubError) as error:
+        except DatasetError as error:
             raise CollectError(str(error)) from None
         if options.output.resolve() in read:
             raise CollectError(f"input and output are the same file: {options.output}")

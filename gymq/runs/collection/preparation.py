@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from gymq.config.dataset_blocks import DatasetBlock
-from gymq.data.datasets import Dataset
-from gymq.data.hub import PREFIX, fetch_file
+from gymq.data.datasets import HUB, Dataset, hub
 from gymq.data.jsonl import JsonlError, JsonlFile, atomic_write, parse_object
 from gymq.errors import GymqError
 from gymq.extensions import extensions
@@ -47,7 +46,7 @@ async def prepare(block: DatasetBlock, *, with_network: bool = False, again: boo
         The file of the rows.
 
     Raises:
-        PreparationError, ConfigError, HubError: the message says why they cannot be made.
+        PreparationError, ConfigError, DatasetError: the message says why they cannot be made.
     """
     target = block.rows()
     if target.is_file() and not again:
@@ -73,9 +72,9 @@ async def prepare(block: DatasetBlock, *, with_network: bool = False, again: boo
 def _rows_of_hub(block: DatasetBlock) -> Iterator[bytes]:
     assert block.source is not None
     if block.source.artifact is not None:
-        file = fetch_file(block.source.repository, block.source.artifact)
+        file = hub().fetch_file(block.source.repository, block.source.artifact)
         return iter(JsonlFile(file))
-    return iter(Dataset(Path(f"{PREFIX}{block.source.repository}:{_SPLITS.get(block.kind, 'train')}")))
+    return iter(Dataset(Path(f"{HUB}{block.source.repository}:{_SPLITS.get(block.kind, 'train')}")))
 
 
 def _write(block: DatasetBlock, target: Path, rows: Iterator[bytes] | JsonlFile) -> Path:

@@ -13,11 +13,11 @@ import pytest
 
 from gymq.cli.shared.errors import UsageError
 from gymq.config import Config
+from gymq.ext.http.requests import connections_log
+from gymq.ext.http.server import PortTaken
 from gymq.ext.nemo_gym.directory import InstanceAddress
 from gymq.ext.nemo_gym.interface import check
 from gymq.ext.nemo_gym.settings import BridgeSettings, settings_of
-from gymq.http.requests import connections_log
-from gymq.http.server import PortTaken
 from gymq.testing import reply
 from tests.support.engine import Body, say
 from tests.support.ports import free_port

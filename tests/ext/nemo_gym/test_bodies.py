@@ -12,8 +12,8 @@ import uvloop
 
 import gymq.ext.nemo_gym.bridge
 from gymq.bus import Bus
-from gymq.http import requests as http
-from gymq.http.memory import MemoryBudget
+from gymq.ext.http import requests as http
+from gymq.ext.http.memory import MemoryBudget
 from tests.support.waiting import until
 from tests.support.world import HOST, World, grading_world, new_client
 

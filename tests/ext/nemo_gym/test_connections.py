@@ -16,8 +16,8 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from gymq.http import connections
-from gymq.http.connections import Listener
+from gymq.ext.http import connections
+from gymq.ext.http.connections import Listener
 from tests.support.ports import free_port
 
 HOST = "127.0.0.1"
@@ -29,7 +29,7 @@ SERVER = """
 import asyncio, resource, sys
 from aiohttp import web
 from gymq.cluster import logs
-from gymq.http import connections
+from gymq.ext.http import connections
 
 async def main(limit, kept_free):
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, limit))

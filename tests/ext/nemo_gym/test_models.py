@@ -351,7 +351,7 @@ async def test_a_request_that_does_not_fit_is_told_in_the_dialect_and_asks_nobod
 async def test_a_stream_that_waits_is_kept_alive_and_a_late_failure_ends_it(
     client: Client, model: Scripted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gymq.http.model_calls.PING_EVERY_S", 0.02)
+    monkeypatch.setattr("gymq.ext.http.model_calls.PING_EVERY_S", 0.02)
     model.hold = asyncio.Event()
     model.answer = {"no": "response"}
     headers = {"Authorization": f"Bearer {KEY}"}

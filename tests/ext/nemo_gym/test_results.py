@@ -13,10 +13,10 @@ from gymq.bus import streams
 from gymq.bus.queue.client import QueueClient
 from gymq.data.failure_status import StatusError, status_of
 from gymq.execution.loading.registry import find_class
+from gymq.ext.http.errors import HttpError
 from gymq.ext.nemo_gym import rollouts
 from gymq.ext.nemo_gym.directory import InstanceAddress
 from gymq.failures import RETRYABLE
-from gymq.http.errors import HttpError
 from gymq.protocol.messages import FailureClass
 from gymq.runs.stored_runs import Runs
 from tests.support.engine import Body, say

@@ -5,7 +5,7 @@ import asyncio
 import aiohttp
 import pytest
 
-from gymq.http.memory import BodyMemory
+from gymq.ext.http.memory import BodyMemory
 from gymq.model import Model, ModelRequest
 from gymq.protocol.messages import Failure, VerifiedRollout
 from gymq.testing import reply

@@ -5,11 +5,11 @@ import time
 import pytest
 
 from gymq.bus.queue.client import QueueClient
+from gymq.ext.viewer import run_states
+from gymq.ext.viewer.over_time import Measured, by_version, over_time, spread
+from gymq.ext.viewer.run_states import Queued, RunState, state_of
 from gymq.ext.viewer.viewer import Viewer
 from gymq.protocol.messages import FailureClass, Run, Stage, Task, Timing
-from gymq.runs import run_states
-from gymq.runs.run_states import Queued, RunState, state_of
-from gymq.stats.over_time import Measured, by_version, over_time, spread
 from gymq.testing import reply
 
 from .conftest import Web, failure, rollout

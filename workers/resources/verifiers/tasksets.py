@@ -18,7 +18,7 @@ from verifiers.v1.session import RolloutSession
 
 import gymq
 from gymq.ext.gateway import Gateway
-from gymq.http.model_calls import Ask
+from gymq.ext.http.model_calls import Ask
 from gymq.protocol.messages import FailureClass, Stage
 
 HARNESS = "gymq_in_process"

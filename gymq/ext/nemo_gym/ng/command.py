@@ -75,10 +75,11 @@ def test(*settings: str) -> int:
     Args:
         settings: `+entrypoint=resources_servers/NAME`.
     """
-    from gymq.cli.test import test as check
+    from gymq.cli import make_app
     from gymq.ext.nemo_gym.ng.collecting import worker_of
 
-    return check(worker_of(settings))
+    status: int = make_app("test")(["test", worker_of(settings)], result_action="return_value")
+    return status
 
 
 @ng.command

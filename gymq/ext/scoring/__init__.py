@@ -1,0 +1,1 @@
+"""`gymq score`: stored responses verified again, without a model."""

@@ -1,0 +1,1 @@
+"""`gymq top`: a cluster, watched in a terminal."""

@@ -1,0 +1,1 @@
+"""What authors of workers use: `gymq init` and `gymq test`."""

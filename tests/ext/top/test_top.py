@@ -1,0 +1,86 @@
+"""gymq top: the state of a cluster, once and repeatedly."""
+
+import json
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from gymq.bus import Bus
+from gymq.bus.queue.outcome_store import OutcomeStore
+from gymq.bus.streams import delete_run
+from gymq.cli.shared.errors import UsageError
+from gymq.ext.top.command import top
+from gymq.ext.top.screen import screen, show_once
+from gymq.runs.collection.progress_view import Speed
+from gymq.runs.overview import read_overview
+from tests.ext.viewer.conftest import Web, failure, rollout, web, world
+
+__all__ = ["web", "world"]
+
+
+def test_the_rate_is_that_of_the_last_half_minute():
+    speed = Speed()
+    for second in range(100):
+        speed.note(float(second), second * second)
+    assert speed.per_second() == pytest.approx([(99**2 - 69**2) / 30])
+
+
+def test_a_single_look_has_no_rate():
+    speed = Speed()
+    speed.note(1.0, 5)
+    assert speed.per_second() is None
+
+
+def test_json_is_printed_once_only():
+    with pytest.raises(UsageError, match="--json needs --once"):
+        top(json=True)
+
+
+async def finished_run(web: Web, run: str) -> None:
+    await web.announce(run, num_rollouts=3)
+    await web.store(rollout(run, 0, 0), rollout(run, 0, 1, reward=0.0), failure(run, 1, retryable=False))
+    await web.profile()
+
+
+async def test_what_is_in_progress_is_one_json_object(web: Web, run: str, capsys: Any) -> None:
+    await finished_run(web, run)
+    assert await show_once(0.2, 100, web.world.url, True) == 0
+    printed = json.loads(capsys.readouterr().out)
+    shown = next(one for one in printed["runs"] if one["run"] == run)
+    assert (shown["num_rewarded"], shown["failures"], shown["mean_reward"]) == (2, {"model_failed": 1}, 0.5)
+    assert shown["agents"]["asker"]["pass_at_k"]["2"]["value"] == 100.0
+    assert printed["in_flight"] == sum(queue["in_flight"] for queue in printed["queues"])
+    assert printed["rollouts_per_s"] >= 0.0
+
+
+async def test_the_screen_shows_a_run_with_its_rates_and_failures(web: Web, run: str, bus: Bus) -> None:
+    await finished_run(web, run)
+    console = Console(width=120, record=True)
+    console.print(screen(await read_overview(bus, 1.0, 1000), 12.5))
+    text = console.export_text()
+    assert "12.5 rollouts/s" in text
+    assert run in text
+    assert "model_failed" in text
+
+
+async def test_rollouts_of_deleted_runs_are_not_stored(web: Web, run: str, bus: Bus) -> None:
+    before = await read_overview(bus, 1.0)
+    await finished_run(web, run)
+    await delete_run(bus.js, run)
+    found = await read_overview(bus, 2.0)
+    assert (found.num_outcomes - before.num_outcomes, found.num_stored - before.num_stored) == (3, 0)
+    console = Console(width=120, record=True)
+    console.print(screen(found, 0.0))
+    assert f"{found.num_stored:,} stored" in console.export_text()
+
+
+async def test_a_look_reads_no_outcomes(web: Web, run: str, bus: Bus, monkeypatch: pytest.MonkeyPatch) -> None:
+    await finished_run(web, run)
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("outcomes are not read for an overview")
+
+    for name in ("read", "read_all", "find", "find_outcome"):
+        monkeypatch.setattr(OutcomeStore, name, refuse)
+    assert run in [one.run for one in (await read_overview(bus, 1.0, 1000)).runs]
