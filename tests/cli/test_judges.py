@@ -1,14 +1,11 @@
 """Options of a file with a verifier, and the model that judges."""
 
 import json
-from dataclasses import replace
 
 import pytest
 
 from gymq.cli.shared.configuration import read_config
 from gymq.cli.shared.parameters import WorkerSources
-from gymq.execution.loading.worker_source import find_worker
-from gymq.ext.workbench.test import settings_of
 
 JUDGED = """
 import gymq
@@ -46,22 +43,6 @@ def test_the_policy_judges_where_a_required_judge_is_not_set(gymq, judged):
     assert "second" not in options_of(called)
     assert "gymq: judged.reader is not set, so policy_model judges" in called.err
     assert gymq("config", "check", "--resources", judged).status == 0
-
-
-ADVICE = "so policy_model judges; a configuration (--config) names another\n"
-
-
-def test_the_advice_of_a_command_without_options_for_a_judge_is_a_configuration(gymq, here, judged):
-    (here / "rows.jsonl").write_text("")
-    policy = ["--config", "workers/models/simulated_model/config.yaml"]
-    called = gymq("score", "--resources", judged, *policy, "--rollouts", "rows.jsonl", "-o", "out.jsonl")
-    assert ADVICE in called.err
-
-
-def test_the_advice_of_a_check_is_a_configuration(judged, capsys):
-    settings = settings_of(replace(find_worker(str(judged)), rows=judged), (), ())
-    assert settings is not None
-    assert ADVICE in capsys.readouterr().err
 
 
 def test_the_judge_is_named_to_every_option_that_is_not_set(gymq, judged):

@@ -9,11 +9,7 @@ from rich.text import Text
 
 from gymq.cli.shared.table import profile_table
 from gymq.execution.loading.registry import worker_names
-from gymq.ext.top.screen import screen
-from gymq.protocol.messages import Run
 from gymq.render import listing, print_prose, shown_environments
-from gymq.runs.overview import Overview
-from gymq.runs.stored_runs import run_overview
 from gymq.stats.running import RunningProfile
 
 from .conftest import Finished, entry
@@ -30,7 +26,6 @@ def commands(cluster: Finished) -> dict[str, tuple[list[object], list[str]]]:
         "list": (["list", "resources"], worker_names("resources")),
         # Of the runs these two list the newest only, which may be those of other tests.
         "status": (["status"], ["letters_agent", "policy_model", "letters.py", "simple_agent", "DEAD_LETTERS"]),
-        "top": (["top", "--once", "--interval", 0.2], ["letters_agent", "policy_model", "resources"]),
         "rollouts": (["rollouts"], [run]),
         "rollouts of a run": (["rollouts", "--run", run], [run]),
         "failed": (["rollouts", "--run", run, "--failed"], [run, "judge_failed", "verify"]),
@@ -45,7 +40,7 @@ def commands(cluster: Finished) -> dict[str, tuple[list[object], list[str]]]:
 
 
 LISTINGS = (
-    *("list", "status", "top", "rollouts", "rollouts of a run", "failed", "profile", "dead letters", "config", "roles"),
+    *("list", "status", "rollouts", "rollouts of a run", "failed", "profile", "dead letters", "config", "roles"),
 )
 
 
@@ -209,23 +204,3 @@ def test_environments_are_shown_without_the_usual_end_of_their_agent():
     assert list(shown_environments(["b_simple_agent", "c", "a"])) == ["a", "b_simple_agent", "c"]
     both = ["mcqa_simple_agent", "mcqa", "_simple_agent"]
     assert shown_environments(both) == {name: name for name in both}
-
-
-def test_top_counts_the_rollouts_of_a_run_against_the_run_and_not_against_each_environment():
-    profile = RunningProfile()
-    for task, agent in enumerate(AGENTS):
-        profile.add(agent, task, 0, reward=float(task), num_rollouts=1)
-    overview = run_overview(Run(run="both", created_at=1.0, num_rollouts=30), None)
-    snapshot = profile.snapshot()
-    members = {**{name: getattr(overview, name) for name in overview.__struct_fields__}, "agents": snapshot.agents}
-    run = type(overview)(**{**members, "num_rewarded": 2, "mean_reward": 0.5})
-    found = Overview(
-        at=2.0, num_outcomes=2, num_stored=2, num_dead_letters=0, queues=[], workers=[], runs=[run], num_runs=1
-    )
-    lines = drawn_at(120, screen(found, 1.0)).splitlines()
-    rows = [line.split() for line in lines if line.startswith("both ")]
-    assert [row[1:5] for row in rows] == [
-        ["all", "2", "of", "30"],
-        ["example_session_state_mgmt", "1", "-", "0.000"],
-        ["mcqa", "1", "-", "1.000"],
-    ]

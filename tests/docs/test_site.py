@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 import gymq
-from tests.ext.viewer.browser import browser, needs_browser
+from tests.support.browser import browser, needs_browser
 
 from .blocks import ROOT
 

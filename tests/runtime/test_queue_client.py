@@ -1,22 +1,19 @@
 """The queue as a client sees it: each task once, what is queued, outcomes as they are stored, cancelling."""
 
 import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from gymq.bus import Bus, streams
-from gymq.bus.jetstream import JetStream, Stored
-from gymq.bus.pull import Delivery, Pull
+from gymq.bus.jetstream import JetStream
 from gymq.bus.queue import cancel
 from gymq.bus.queue.cancel import Cancellations
 from gymq.bus.queue.client import QueueClient
-from gymq.ext.viewer.in_flight import tasks_in_flight
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder
 from gymq.protocol.messages import Failure, Run, Task, VerifiedRollout
-from gymq.protocol.subjects import RolloutId, TaskQueueName
+from gymq.protocol.subjects import RolloutId
 from tests.support.waiting import until
 
 
@@ -160,33 +157,3 @@ async def test_a_run_that_is_opened_again_is_not_cancelled_by_the_marks_of_the_d
     await until(lambda: stopped == [3, None, 3])
     assert await cancellations.is_still_cancelled(run, 3)
     assert not await cancellations.is_still_cancelled(run, 4)
-
-
-async def test_the_tasks_in_flight_are_read_and_not_those_behind_them(
-    queue: QueueClient, js: JetStream, bus: Bus, run: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    taken: list[Delivery] = []
-    for name, number in ((run, 200), (f"{run}-later", 1)):
-        of_run = TaskQueueName("tasks", name, "a")
-        for index in range(number):
-            await queue.submit(task(name, index))
-        await streams.ensure_queue(js, of_run, ack_wait_s=30.0)
-        taken.clear()
-        pull = Pull(bus, streams.TASKS, of_run.consumer, taken.append)
-        await pull.start()
-        await pull.ask(1)
-        await until(lambda: len(taken) == 1)
-        await pull.stop()
-    read, num_read = js.read, 0
-
-    async def counted(*of: Any, **settings: Any) -> AsyncIterator[Stored]:
-        nonlocal num_read
-        async for stored in read(*of, **settings):
-            num_read += 1
-            yield stored
-
-    monkeypatch.setattr(bus.js, "read", counted)
-    seen: dict[str, int] = {}
-    assert [found.task_index async for found in tasks_in_flight(bus, run, seen)] == [0]
-    assert num_read == 2
-    assert [found async for found in tasks_in_flight(bus, run, seen)] == []

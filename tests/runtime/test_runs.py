@@ -12,9 +12,6 @@ from gymq.bus.jetstream import Stored
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cluster.server import EmbeddedServer
 from gymq.execution.services.profiler import Profiler, read_profile
-from gymq.ext.viewer.actions import Description, RunActions
-from gymq.ext.viewer.run_list import RunList
-from gymq.ext.viewer.run_states import RunState
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import Failure, FailureClass, Outcome, Run, Stage, Unresolved, VerifiedRollout
@@ -97,15 +94,6 @@ async def test_what_came_after_the_checkpoint_counts(bus: Bus, run: str) -> None
     assert (state.run, state.created_at, state.num_rollouts, state.models) == (run, 7.0, 9, ["m"])
 
 
-async def test_a_run_that_is_profiled_later_ended_when_its_rollouts_did(own_bus: Bus, run: str) -> None:
-    await own_bus.js.store(subjects.run_record(run), encode(Run(run=run, created_at=1e9, num_rollouts=2)))
-    ended = {"started_at": 1e9 + 5.0, "duration_s": 3.0}
-    await put(own_bus, msgspec.structs.replace(rollout(run, 0), **ended))
-    await profile(own_bus)
-    (row,) = (await RunList(own_bus, has_workers=False).page(0, "", "started", is_descending=True)).runs
-    assert (row.duration_s, row.state) == (8.0, RunState.INTERRUPTED)
-
-
 async def test_a_checkpoint_of_another_version_does_not_change_the_count(bus: Bus, run: str) -> None:
     await put(bus, rollout(run, 0), rollout(run, 1))
     await bus.js.store(subjects.profile(run), b'{"type": "profile.v99"}')
@@ -182,5 +170,5 @@ async def test_a_record_that_changes_while_it_is_changed_keeps_both_changes(bus:
         return found
 
     read, bus.js.last = bus.js.last, last  # type: ignore[assignment, method-assign]
-    await RunActions(bus).describe(run, Description(note="good"))
+    await Runs(bus).change(run, lambda stored: msgspec.structs.replace(stored or Run(run, 0.0), note="good"))
     assert await Runs(bus).record(run) == Run(run=run, created_at=1.0, num_rollouts=8, note="good")

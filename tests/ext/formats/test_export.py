@@ -17,29 +17,29 @@ from gymq.ext.formats.exporting import export_file, export_trajectories
 from gymq.runs.converted_files import RunExport
 from gymq.stats.files import read_statistics
 from gymq.testing import function_call, reply
-from tests.ext.viewer.conftest import Web, failure, rollout, web, world
+from tests.support.stored import Stored, failure, place, rollout, world
 
 parquet = pytest.importorskip("pyarrow.parquet", reason='pip install "gymq[datasets]"')
 
-__all__ = ["web", "world"]
+__all__ = ["place", "world"]
 
 
-async def stored(web: Web, run: str) -> None:
+async def stored(place: Stored, run: str) -> None:
     response = reply(function_call("spell", {"word": "abc"}), "Bern") | {"usage": {"output_tokens": 2}}
     response["output"][1] |= {
         "prompt_token_ids": array("i", [1, 2, 3]),
         "generation_token_ids": array("i", [2**31 - 1, 5]),
         "generation_log_probs": array("d", [-0.1, -1e-300]),
     }
-    await web.store(rollout(run, 0, response=response, verdict={"extracted_answer": "Bern"}), failure(run, 1))
+    await place.store(rollout(run, 0, response=response, verdict={"extracted_answer": "Bern"}), failure(run, 1))
     broken = failure(run, 2)
     broken.row = b"\xff no row"
-    await web.store(broken)
+    await place.store(broken)
 
 
-async def test_parquet_has_every_outcome_with_its_exact_tokens(web: Web, run: str, tmp_path: Path) -> None:
-    await stored(web, run)
-    assert await export_file(run, tmp_path / "run.parquet", web.world.url, "full") == 0
+async def test_parquet_has_every_outcome_with_its_exact_tokens(place: Stored, run: str, tmp_path: Path) -> None:
+    await stored(place, run)
+    assert await export_file(run, tmp_path / "run.parquet", place.world.url, "full") == 0
     done, failed, broken = parquet.read_table(tmp_path / "run.parquet").to_pylist()
     assert (done["run"], done["task_index"], done["reward"], done["failure_class"]) == (run, 0, 1.0, None)
     assert done["generation_token_ids"] == [[2**31 - 1, 5]]
@@ -72,17 +72,17 @@ def test_a_rollout_that_replaces_a_failure_while_they_are_read_has_one_row(tmp_p
     assert parquet.read_table(tmp_path / "run.parquet")["task_index"].to_pylist() == [0, 1]
 
 
-async def test_hugging_face_datasets_reads_it(web: Web, run: str, tmp_path: Path, monkeypatch: Any) -> None:
+async def test_hugging_face_datasets_reads_it(place: Stored, run: str, tmp_path: Path, monkeypatch: Any) -> None:
     datasets = pytest.importorskip("datasets")
-    await stored(web, run)
-    await export_file(run, tmp_path / "run.parquet", web.world.url, "full")
+    await stored(place, run)
+    await export_file(run, tmp_path / "run.parquet", place.world.url, "full")
     read = datasets.Dataset.from_parquet(str(tmp_path / "run.parquet"), cache_dir=str(tmp_path / "cache"))
     assert read["task_index"][:] == [0, 1, 2]
 
 
-async def test_jsonl_is_what_a_collection_writes(web: Web, run: str, tmp_path: Path) -> None:
-    await stored(web, run)
-    await export_file(run, tmp_path / "run.jsonl", web.world.url, "full")
+async def test_jsonl_is_what_a_collection_writes(place: Stored, run: str, tmp_path: Path) -> None:
+    await stored(place, run)
+    await export_file(run, tmp_path / "run.jsonl", place.world.url, "full")
     (line,) = (tmp_path / "run.jsonl").read_text().splitlines()
     assert json.loads(line)["reward"] == 1.0
     rows = [json.loads(row) for row in (tmp_path / "run_materialized_inputs.jsonl").read_text().splitlines()]
@@ -112,9 +112,9 @@ def test_a_failure_that_is_replaced_meanwhile_has_one_row(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("form", ["jsonl", "atif"])
 async def test_an_export_that_ends_early_leaves_nothing(
-    web: Web, run: str, tmp_path: Path, monkeypatch: Any, form: str
+    place: Stored, run: str, tmp_path: Path, monkeypatch: Any, form: str
 ) -> None:
-    await stored(web, run)
+    await stored(place, run)
 
     def fail(*_: Any, **__: Any) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -124,9 +124,9 @@ async def test_an_export_that_ends_early_leaves_nothing(
     )
     file = tmp_path / "run.jsonl"
     exporting = (
-        export_file(run, file, web.world.url, "full")
+        export_file(run, file, place.world.url, "full")
         if form == "jsonl"
-        else export_trajectories(run, file, web.world.url, "atif")
+        else export_trajectories(run, file, place.world.url, "atif")
     )
     with pytest.raises(RunFileError, match=r"\.jsonl cannot be written: No space left"):
         await exporting
@@ -139,21 +139,23 @@ def test_rows_of_another_export_are_not_added_to(tmp_path: Path) -> None:
         export(run="r", output=tmp_path / "run.jsonl")
 
 
-async def test_a_table_that_is_not_finished_is_not_there(web: Web, run: str, tmp_path: Path, monkeypatch: Any) -> None:
-    await stored(web, run)
+async def test_a_table_that_is_not_finished_is_not_there(
+    place: Stored, run: str, tmp_path: Path, monkeypatch: Any
+) -> None:
+    await stored(place, run)
 
     def fail(outcome: Any) -> None:
         raise OSError("the disk is gone")
 
     monkeypatch.setattr(table, "_row", fail)
     with pytest.raises(OSError, match="the disk is gone"):
-        await export_file(run, tmp_path / "run.parquet", web.world.url, "full")
+        await export_file(run, tmp_path / "run.parquet", place.world.url, "full")
     assert os.listdir(tmp_path) == []
 
 
-async def test_a_run_that_is_not_stored_is_refused(web: Web, run: str, tmp_path: Path) -> None:
+async def test_a_run_that_is_not_stored_is_refused(place: Stored, run: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=f"run '{run}' not found"):
-        await export_file(run, tmp_path / "run.parquet", web.world.url, "full")
+        await export_file(run, tmp_path / "run.parquet", place.world.url, "full")
 
 
 @pytest.mark.parametrize("name", ["run.csv", "there.jsonl"])

@@ -27,8 +27,8 @@ from gymq.protocol.codec import encode
 from gymq.protocol.messages import FailureClass, Outcome, Run, Unresolved
 from gymq.stats.running import RunningProfile
 from gymq.testing import reply
-from tests.ext.viewer.conftest import failure, rollout
 from tests.support.ports import free_port
+from tests.support.stored import failure, rollout
 
 wandb = pytest.importorskip("wandb", reason="pip install 'gymq[wandb]'")
 mlflow = pytest.importorskip("mlflow", reason="pip install 'gymq[mlflow]'")

@@ -11,9 +11,9 @@ from gymq.ext.formats.command import export
 from gymq.ext.formats.training_sets import MAX_WAITING, TrainingSet, TrainingSetFile
 from gymq.protocol.messages import Outcome
 from gymq.testing import function_call, reply
-from tests.ext.viewer.conftest import Web, failure, rollout, web, world
+from tests.support.stored import Stored, failure, place, rollout, world
 
-__all__ = ["web", "world"]
+__all__ = ["place", "world"]
 
 SPELL = {"type": "function", "name": "spell", "parameters": {"type": "object"}, "strict": False}
 
@@ -95,12 +95,12 @@ def test_few_of_a_task_wait_for_their_counterpart(tmp_path: Path) -> None:
 
 
 async def test_the_command_writes_a_stored_run(
-    web: Web, run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    place: Stored, run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from gymq.ext.formats.exporting import export_training_set
 
-    await web.store(rollout(run, 0), rollout(run, 0, 1, reward=0.0), rollout(run, 1, verdict={"mask_sample": True}))
-    assert await export_training_set(run, tmp_path / "dpo.jsonl", web.world.url, "dpo", 1.0) == 0
+    await place.store(rollout(run, 0), rollout(run, 0, 1, reward=0.0), rollout(run, 1, verdict={"mask_sample": True}))
+    assert await export_training_set(run, tmp_path / "dpo.jsonl", place.world.url, "dpo", 1.0) == 0
     assert len((tmp_path / "dpo.jsonl").read_text().splitlines()) == 1
     printed = capsys.readouterr()
     assert f"1 example of 3 outcomes of {run}" in printed.out
@@ -108,12 +108,12 @@ async def test_the_command_writes_a_stored_run(
 
 
 async def test_where_nothing_passes_it_says_why_the_set_is_empty(
-    web: Web, run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    place: Stored, run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from gymq.ext.formats.exporting import export_training_set
 
-    await web.store(rollout(run, 0, reward=0.5), rollout(run, 0, 1, reward=0.0), failure(run, 1))
-    assert await export_training_set(run, tmp_path / "sft.jsonl", web.world.url, "sft", 1.0) == 0
+    await place.store(rollout(run, 0, reward=0.5), rollout(run, 0, 1, reward=0.0), failure(run, 1))
+    assert await export_training_set(run, tmp_path / "sft.jsonl", place.world.url, "sft", 1.0) == 0
     assert capsys.readouterr().err == (
         "gymq: 0 of 2 rewards at 1 or more; an example needs one, and --min-reward changes the limit\n"
     )

@@ -9,13 +9,12 @@ import pytest
 from gymq.bus import streams
 from gymq.bus.discovery import ServiceListing
 from gymq.ext.nemo_gym.metrics import MetricsMissing
-from tests.ext.viewer.conftest import Web as Store
-from tests.ext.viewer.conftest import failure, rollout, web, world
+from tests.support.stored import Stored, failure, place, rollout, world
 from tests.support.world import World
 
 parser = pytest.importorskip("prometheus_client.parser", reason="pip install 'gymq[observability]'")
 
-__all__ = ["web", "world"]
+__all__ = ["place", "world"]
 
 
 async def samples(world: World, **headers: str) -> dict[tuple[Any, ...], float]:
@@ -30,16 +29,15 @@ async def samples(world: World, **headers: str) -> dict[tuple[Any, ...], float]:
     }
 
 
-async def test_a_run_is_told_with_its_failures_rates_and_tokens(world: World, run: str) -> None:
+async def test_a_run_is_told_with_its_failures_rates_and_tokens(place: Stored, run: str) -> None:
+    world = place.world
     await world.start_bridge(metrics=True)
-    async with aiohttp.ClientSession() as session:
-        store = Store(world, session)
-        await store.announce(run)
-        usage = {"input_tokens": 10, "output_tokens": 7, "total_tokens": 17}
-        response = rollout(run, 0).response | {"usage": usage}
-        await store.store(rollout(run, 0, response=response), rollout(run, 0, 1, reward=0.0, response=response))
-        await store.store(failure(run, 1, retryable=False))
-        await store.profile()
+    await place.announce(run)
+    usage = {"input_tokens": 10, "output_tokens": 7, "total_tokens": 17}
+    response = rollout(run, 0).response | {"usage": usage}
+    await place.store(rollout(run, 0, response=response), rollout(run, 0, 1, reward=0.0, response=response))
+    await place.store(failure(run, 1, retryable=False))
+    await place.profile()
     found = await samples(world)
     assert found["gymq_rollouts_rewarded_total", "asker", run] == 2
     assert found["gymq_attempts_failed_total", "asker", "model_failed", run] == 1
@@ -64,8 +62,9 @@ async def test_queues_and_workers_are_told(world: World, run: str) -> None:
     assert values == [4, 3, 9, 2]
 
 
-async def test_without_the_setting_there_are_no_metrics(web: Store) -> None:
-    async with web.session.get(f"{web.world.head}/metrics") as answer:
+async def test_without_the_setting_there_are_no_metrics(world: World) -> None:
+    await world.start_bridge()
+    async with aiohttp.ClientSession() as session, session.get(f"{world.head}/metrics") as answer:
         assert answer.status in (404, 405)
 
 

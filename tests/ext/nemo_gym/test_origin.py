@@ -12,7 +12,7 @@ from aiohttp import web
 
 from gymq.bus import Bus
 from gymq.config.addresses import is_loopback
-from tests.ext.viewer.browser import browser, needs_browser
+from tests.support.browser import browser, needs_browser
 from tests.support.environments import Counter
 from tests.support.ports import free_port
 from tests.support.world import HOST, World, grading_world

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from .browser import REQUIRED, Page
+from tests.support.browser import REQUIRED, Page
 
 PACKAGE = "axe-core@4"
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]

@@ -5,8 +5,9 @@ from itertools import pairwise
 
 import pytest
 
+from tests.support.browser import Page, browser, needs_browser
+
 from .axe import violations
-from .browser import Page, browser, needs_browser
 from .conftest import Web, rollout
 from .test_screenshots import store
 

@@ -19,9 +19,9 @@ from gymq.ext.viewer.viewer import Viewer
 from gymq.protocol.instances import Instance
 from gymq.protocol.messages import FailureClass, Stage, Timing, Unresolved
 from gymq.testing import function_call, reply
+from tests.support.browser import Page, browser, needs_browser
 from tests.support.engine import say
 
-from .browser import Page, browser, needs_browser
 from .conftest import Web, failure, rollout
 
 pytestmark = needs_browser

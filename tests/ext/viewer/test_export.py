@@ -15,8 +15,8 @@ from gymq.ext.viewer.export import page as page_of
 from gymq.ext.viewer.highlighting import LANGUAGE_OF_FIELD
 from gymq.ext.viewer.site import Site
 from gymq.testing import function_call, reply
+from tests.support.browser import Page, browser, needs_browser
 
-from .browser import Page, browser, needs_browser
 from .conftest import Web, failure, rollout
 from .test_browser import HOSTILE_MARKDOWN, MARKDOWN, hostile
 

@@ -16,8 +16,8 @@ from gymq.data.run_changes import RecordedInstance
 from gymq.data.run_configuration import encode_configuration
 from gymq.protocol.messages import Stage, Timing
 from gymq.testing import function_call, reply
+from tests.support.browser import browser, needs_browser
 
-from .browser import browser, needs_browser
 from .conftest import Web, failure, rollout
 
 pytestmark = needs_browser

@@ -10,8 +10,8 @@ import pytest
 from gymq.ext.viewer.token_texts import TokenizerError, TokenTexts
 from gymq.ext.viewer.viewer import Viewer
 from gymq.testing import reply
+from tests.support.browser import browser, needs_browser
 
-from .browser import browser, needs_browser
 from .conftest import Web, rollout
 
 

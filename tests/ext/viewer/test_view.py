@@ -26,8 +26,8 @@ from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import Run
 from tests.cli.conftest import Command, Finished, entry, row, write_workers
-from tests.ext.viewer.browser import browser, needs_browser
 from tests.ext.viewer.conftest import rollout
+from tests.support.browser import browser, needs_browser
 from tests.support.ports import free_port
 
 LONG_S = 120
