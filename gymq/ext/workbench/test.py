@@ -1,34 +1,14 @@
-"""The command `gymq test`."""
+"""Define the command `gymq test`."""
 
 # ruff: noqa: PT028 (the function is named like its command and is not a test)
 
 from __future__ import annotations
 
-import asyncio
-import sys
-import textwrap
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
-import msgspec
-from rich.console import Console
-from rich.text import Text
-
-from gymq.cli.shared.configuration import JUDGE_IN_CONFIG, read_config
 from gymq.cli.shared.errors import UsageError
-from gymq.cli.shared.parameters import ConfigFiles, Repeated, WorkerSources
-from gymq.config import Config, ConfigError
-from gymq.config.assembled import POLICY
-from gymq.execution.loading.worker_source import WorkerSource, find_worker
-from gymq.ext.workbench.worker_check import check_worker
-from gymq.render import STATUS_STYLES, print_prose, printable
-from gymq.testing import Check
-
-SIMULATED_MODEL = Path("workers/models/simulated_model/config.yaml")
-# Rows may bring a solution for it to play.
-ALWAYS_RIGHT = f"++{POLICY}.responses_api_models.simulated_model.skill=1.0"
-_NAME_WIDTH = 17
+from gymq.cli.shared.parameters import ConfigFiles, Repeated
 
 
 def test(
@@ -56,6 +36,17 @@ def test(
         option: option of a worker that has no configuration, as `KEY=VALUE`; may be given several times.
         json: print the results as one JSON object.
     """
+    import asyncio
+    import sys
+
+    import msgspec
+
+    from gymq.config import Config, ConfigError
+    from gymq.execution.loading.worker_source import find_worker
+    from gymq.ext.workbench.checking import check, settings_of
+    from gymq.render import print_prose
+    from gymq.testing import Check
+
     if rows is not None and not rows.is_file():
         raise UsageError(f"--rows {rows}: file not found")
     source = replace(find_worker(worker), rows=rows)
@@ -78,52 +69,3 @@ def test(
             sys.stdout,
         )
     return 1 if failed or not checked else 0
-
-
-async def check(
-    source: WorkerSource, settings: Config | None, before: list[Check], prompt_field: str | None, *, quiet: bool
-) -> list[Check]:
-    console = Console(quiet=quiet)
-    console.print(printable(f"{source.name}: {source.kind} worker in {_shown_path(source.file)}"), soft_wrap=True)
-    for step in before:
-        _print(step, console)
-    steps = []
-    async for step in check_worker(source, settings, prompt_field):
-        _print(step, console)
-        steps.append(step)
-    return steps
-
-
-def _print(step: Check, console: Console) -> None:
-    head = Text(f"  {step.name:{_NAME_WIDTH}}")
-    status = Text(f"{'-' if step.status == 'none' else step.status:8}", style=STATUS_STYLES[step.status])
-    console.print(head + status + printable(step.summary), soft_wrap=True)
-    if not console.quiet:
-        for detail in step.details:
-            print_prose(textwrap.indent(detail, " " * 6), sys.stdout)
-
-
-def settings_of(source: WorkerSource, config: tuple[Path, ...], option: tuple[str, ...]) -> Config | None:
-    """Return the worker's configuration with a simulated policy, unless it brings a policy of its own."""
-    read = partial(read_config, judge_hint=JUDGE_IN_CONFIG)
-    paths = config or ((source.config,) if source.config is not None else ())
-    if not paths and source.kind == "resources" and source.rows is not None:
-        return read(WorkerSources(config=(SIMULATED_MODEL,), resources=source.file, option=option), [ALWAYS_RIGHT])
-    if option:
-        raise UsageError(
-            "--option is for a verifier without a configuration, checked with --rows; otherwise use --config"
-        )
-    if not paths:
-        return None
-    try:
-        return read(WorkerSources(config=(*paths, SIMULATED_MODEL)), [ALWAYS_RIGHT])
-    except ConfigError as error:
-        try:
-            return read(WorkerSources(config=paths), [])
-        except ConfigError:
-            raise error from None
-
-
-def _shown_path(file: Path) -> str:
-    here = Path.cwd()
-    return str(file.relative_to(here) if file.is_relative_to(here) else file)

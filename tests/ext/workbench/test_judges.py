@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from gymq.execution.loading.worker_source import find_worker
-from gymq.ext.workbench.test import settings_of
+from gymq.ext.workbench.checking import settings_of
 from tests.cli.test_judges import judged as judged
 
 ADVICE = "so policy_model judges; a configuration (--config) names another\n"
