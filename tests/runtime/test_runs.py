@@ -170,7 +170,5 @@ async def test_a_record_that_changes_while_it_is_changed_keeps_both_changes(bus:
         return found
 
     read, bus.js.last = bus.js.last, last  # type: ignore[assignment, method-assign]
-    await Runs(bus).change(
-        run, lambda stored: msgspec.structs.replace(stored or Run(run=run, created_at=0.0), note="x")
-    )
+    await Runs(bus).change(run, lambda old: msgspec.structs.replace(old or Run(run=run, created_at=0.0), note="x"))
     assert await Runs(bus).record(run) == Run(run=run, created_at=1.0, num_rollouts=8, note="x")
