@@ -17,7 +17,6 @@ from gymq.cli.shared.command import Command
 from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.parameters import Count
 from gymq.errors import did_you_mean
-from gymq.redaction import redact
 
 SUBMIT_S = 60.0
 STOP_S = 60  # before the end of a job's time, for rollouts in flight
@@ -97,6 +96,8 @@ class SlurmJob:
 
 def submit_to_slurm(job: SlurmJob) -> int:
     """Submit a job, and print its number and where its output is."""
+    from gymq.redaction import redact  # which takes long to import, and the list of commands imports this module
+
     name = job.command[0] if job.command else ""
     known = all_commands()
     if name not in known or name == "submit":
