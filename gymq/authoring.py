@@ -181,8 +181,6 @@ _NO_CALL = CurrentCall(rollout="-", deadline=float("inf"))
 current_call: ContextVar[CurrentCall] = ContextVar("current_call", default=_NO_CALL)
 
 
-MAX_SHOWN = 60  # characters of a value that a message repeats
-
 # Plain words by pydantic's name of the problem; its own do for the others.
 _PLAIN = {
     "bool_parsing": "must be true or false",
@@ -225,7 +223,7 @@ def first_problem(error: pydantic.ValidationError, options: type[pydantic.BaseMo
 
 
 def _can_be_shown(path: str, value: Any) -> bool:
-    is_short = isinstance(value, int | float) or (isinstance(value, str) and len(value) <= MAX_SHOWN)
+    is_short = isinstance(value, int | float) or (isinstance(value, str) and len(value) <= 60)
     return is_short and not may_name_secret(path)
 
 

@@ -13,7 +13,6 @@ from gymq.failures import ComponentFailed, RolloutError
 from gymq.protocol.messages import FailureClass, Verified, Verify
 from gymq.resources import Resources, VerifyRequest
 
-_TIMEOUT_S = 600.0
 _PASSED_ON = {FailureClass.JUDGE_FAILED, FailureClass.INVALID_TASK}
 
 
@@ -72,7 +71,7 @@ class DelegatedVerifier:
         """
         row = request.row.model_dump_json(exclude_unset=True).encode()
         call = current_call.get()
-        message = Verify(rollout=call.rollout, timeout_s=_TIMEOUT_S, number=1, row=row, response=dict(request.response))
+        message = Verify(rollout=call.rollout, timeout_s=600.0, number=1, row=row, response=dict(request.response))
         try:
             verified = await self._served().without_session(message)
         except RolloutError as error:

@@ -22,7 +22,6 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-PIPE_WIDTH = 10_000  # columns where the output is not a terminal
 STATUS_STYLES = {"ok": "green", "failed": "red", "none": "dim"}  # of a check
 _GAP = 2  # between two columns
 _HANGING = 2  # columns by which the further lines of a paragraph are indented
@@ -126,7 +125,7 @@ def listing_console() -> Console:
     """Return the console for listings on standard output: as wide as the terminal, or unlimited through a pipe."""
     console = Console()
     if not console.is_terminal:
-        console.width = PIPE_WIDTH
+        console.width = 10_000
     return console
 
 

@@ -12,7 +12,6 @@ from gymq.config.instances import find_instances
 from gymq.config.schema import DEFAULT_HEAD_PORT, Addressing, HeadServer, Implementation, problems
 
 DEFAULT_PORT_RANGE = (10001, 20000)
-_MAX_ATTEMPTS = 50
 
 
 def is_loopback(host: str) -> bool:
@@ -70,7 +69,7 @@ def add_addresses(tree: dict[str, Any], is_free: Callable[[int], bool] = port_is
     for instance in instances:
         instance.options["host"] = instance.options.get("host") or host
         if not instance.options.get("port"):
-            attempts = (candidates.pop() for _ in range(min(_MAX_ATTEMPTS, len(candidates))))
+            attempts = (candidates.pop() for _ in range(min(50, len(candidates))))
             port = next((port for port in attempts if is_free(port)), None)
             if port is None:
                 hint = "widen port_range_low and port_range_high, or give it a port"

@@ -12,9 +12,6 @@ from typing import Any, Self
 
 from gymq.errors import GymqError
 
-CACHE_KIB = 32 * 1024
-"""Memory for pages of one database; what does not fit is on disk."""
-
 
 class TemporaryFileError(GymqError):
     """No space is left for a record; one sentence."""
@@ -26,7 +23,7 @@ class TemporaryDatabase:
     def __init__(self, table: str) -> None:
         self._database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
         # The file is not read after a crash, so neither journal nor syncing is worth its time.
-        for setting in ("journal_mode = OFF", "synchronous = OFF", f"cache_size = -{CACHE_KIB}"):
+        for setting in ("journal_mode = OFF", "synchronous = OFF", "cache_size = -32768"):
             self._database.execute(f"PRAGMA {setting}")
         self._database.execute(f"CREATE TABLE {table}")
         self._database.execute("BEGIN")

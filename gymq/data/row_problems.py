@@ -5,10 +5,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
-MAX_KINDS = 20
-"""Largest number of different problems that are reported."""
-
-_MAX_PLACES = 3  # of one kind that are named
 _NUMBER = re.compile(r"\d+")
 
 
@@ -37,12 +33,12 @@ class RowProblems:
         key = _NUMBER.sub("0", problem.partition(", not ")[0])  # rows differ in the value that is refused
         kind = self._kinds.get(key)
         if kind is None:
-            if len(self._kinds) == MAX_KINDS:
+            if len(self._kinds) == 20:
                 self._of_other_kinds += 1
                 return
             kind = self._kinds[key] = _Kind(problem)
         kind.count += 1
-        if len(kind.places) < _MAX_PLACES:
+        if len(kind.places) < 3:
             kind.places.append(place)
 
     def lines(self) -> list[str]:

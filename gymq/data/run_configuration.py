@@ -19,7 +19,6 @@ from gymq.redaction import (
 
 MAX_BYTES = 64 * 1024
 TEXT_LIMITS = (20_000, 2_000, 200)  # characters of a text; the next one if the whole is too large
-MOST_BARE = 40  # workers that are named where their options are too large
 
 _ENVIRONMENTS = frozenset({"env", "environ", "environment"})  # of a program: any variable may be a secret
 _MIN_CHARS = 8  # of an environment variable's value that is looked for in other texts
@@ -57,7 +56,7 @@ def encode_configuration(options: Mapping[str, Any], workers: Mapping[str, Recor
         encoded = msgspec.json.encode(RunConfiguration(kept, instances, text.is_cut))
         if len(encoded) <= MAX_BYTES:
             return encoded
-    names = list(workers)[:MOST_BARE]
+    names = list(workers)[:40]
     bare = {
         text.of(name): RecordedInstance(workers[name].kind, text.of(workers[name].implementation), {}) for name in names
     }

@@ -38,8 +38,6 @@ _SPLIT_WORDS = {
 _WORDS = re.compile(r"[A-Za-z0-9]+")
 _CHECKED = ".gymq-checked"  # suffix of a file that marks a cached file as verified; it contains its size
 _NOTES = ".gymq"  # folder in the folder of a repository, with the last known commit and files of each revision
-_MAX_CARD_BYTES = 4 << 20
-_PIECE_BYTES = 1 << 20
 
 
 class HubError(DatasetError):
@@ -176,7 +174,7 @@ class _Api:
         if card is None:
             return {}
         with self.fetched(commit, card).open(encoding="utf-8", errors="replace") as file:
-            return _front_matter(file.read(_MAX_CARD_BYTES))
+            return _front_matter(file.read(4 << 20))
 
     def fetched(self, commit: str, file: HubFile) -> Path:
         path = Path(
@@ -336,7 +334,7 @@ def _front_matter(text: str) -> dict[str, Any]:
 def _git_sha1(path: Path) -> str:
     digest = hashlib.sha1(b"blob %d\0" % path.stat().st_size, usedforsecurity=False)
     with path.open("rb") as file:
-        for piece in iter(lambda: file.read(_PIECE_BYTES), b""):
+        for piece in iter(lambda: file.read(1 << 20), b""):
             digest.update(piece)
     return digest.hexdigest()
 

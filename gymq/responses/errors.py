@@ -12,7 +12,6 @@ import msgspec
 from gymq.errors import GymqError
 
 MAX_NAME = 60  # characters of a name in a warning
-_MAX_WARNINGS = 1000  # different ones in one process; the names come from outside
 _log = logging.getLogger("gymq.responses")
 _reported: set[str] = set()
 
@@ -72,7 +71,7 @@ def checked(
 
 def warn_once(message: str) -> None:
     """Log a warning unless this process has logged it before."""
-    if message not in _reported and len(_reported) < _MAX_WARNINGS:
+    if message not in _reported and len(_reported) < 1000:
         _reported.add(message)
         _log.warning("%s", message)
 

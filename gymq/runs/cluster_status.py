@@ -20,10 +20,8 @@ from gymq.protocol.subjects import TaskQueueName
 from gymq.runs.stored_runs import RunProgress, Runs
 
 NEWEST_RUNS = 10
-NEWEST_DEAD_LETTERS = 3
 
 _KINDS = {"tasks": False, "urgent": True}  # of queues of tasks, and whether they are urgent
-_PROBE_S = 1.0
 
 
 class ServerState(msgspec.Struct, frozen=True):
@@ -139,7 +137,7 @@ async def _server(url: str, record: ServerRecord | None, storage_bytes: int) -> 
     if record is not None:
         return ServerState(record.version, _seconds_since(datetime.fromisoformat(record.started)), storage_bytes)
     address = urlsplit(url.split(",")[0] if "://" in url else f"nats://{url.split(',')[0]}")
-    info = await read_info(address.hostname or "127.0.0.1", address.port or 4222, _PROBE_S)
+    info = await read_info(address.hostname or "127.0.0.1", address.port or 4222, 1.0)
     return ServerState(None if info is None else info.version, None, storage_bytes)
 
 
@@ -227,7 +225,7 @@ def _worker(stats: dict[str, Any]) -> WorkerState | None:
 
 
 async def _newest_dead_letters(bus: Bus) -> list[DeadLetterState]:
-    letters = [entry.letter for entry in await DeadLetters(bus).newest(NEWEST_DEAD_LETTERS)]
+    letters = [entry.letter for entry in await DeadLetters(bus).newest(3)]
     return [DeadLetterState(letter.subject, letter.reason, letter.at) for letter in reversed(letters)]
 
 

@@ -26,7 +26,6 @@ from gymq.protocol.messages import FailureClass, Stage
 from gymq.responses import Item, ResponsesError, chat_messages_to_items, response_without_model
 
 _NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
-MAX_NAME_CHARS = 64
 
 
 class ForeignError(GymqError, ValueError):
@@ -98,7 +97,7 @@ class ForeignRollout:
 
 def name_of(text: str) -> str:
     """Return a text as the name of an agent or a run."""
-    return _NOT_IN_NAMES.sub("-", text)[:MAX_NAME_CHARS] or "unknown"
+    return _NOT_IN_NAMES.sub("-", text)[:64] or "unknown"
 
 
 def number(value: object) -> float | None:

@@ -18,8 +18,6 @@ from gymq.protocol.messages import BadMessage, Profile, Run
 from gymq.render import shown_environments
 from gymq.stats.running import AgentSnapshot, ProfileSnapshot
 
-RECORD_PATIENCE_S = 30.0
-
 _decode_run = Decoder(Run)
 
 log = logging.getLogger("gymq.runs")
@@ -128,7 +126,7 @@ class Runs:
             changed = change(record)
             last = 0 if stored is None else stored.sequence
             if changed == record or await self._js.publish_if_last(
-                subject, encode(changed), last=last, patience_s=RECORD_PATIENCE_S
+                subject, encode(changed), last=last, patience_s=30.0
             ):
                 return changed
 

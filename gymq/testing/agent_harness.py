@@ -25,7 +25,6 @@ from gymq.processes import KillableProcesses
 from gymq.protocol.messages import Call, Close, Generate, Generated, Message, Seed, ToolCall, Verify
 from gymq.resources import Resources, Verdict
 
-_TIMEOUT_S = 600.0
 _REFERENCES = {
     "resources_server": {"type": "resources_servers", "name": "resources"},
     "model_server": {"type": "responses_api_models", "name": "model"},
@@ -79,7 +78,7 @@ class AgentHarness(Generic[AgentT_co]):
         self._processes.close()
 
     async def run(
-        self, row: dict[str, Any], *, rollout_id: str = "test/0/0", timeout_s: float = _TIMEOUT_S
+        self, row: dict[str, Any], *, rollout_id: str = "test/0/0", timeout_s: float = 600.0
     ) -> tuple[Verdict, dict[str, Any]]:
         """Run one rollout of a row.
 

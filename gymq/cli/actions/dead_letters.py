@@ -21,7 +21,6 @@ from gymq.protocol.subjects import RolloutId
 from gymq.render import facts_table, first_words, listing, listing_console, printable, shown_time
 
 DEFAULT_LIMIT = 50
-_WORDS = 400
 _decode_known = Decoder(Task, Submission)
 
 
@@ -132,7 +131,7 @@ def _cells(entry: DeadLetterEntry) -> list[str | Text]:
         printable(letter.rollout or letter.subject),
         letter.failure_class or "-",
         letter.stage or "-",
-        first_words(letter.reason, _WORDS),
+        first_words(letter.reason, 400),
     ]
 
 

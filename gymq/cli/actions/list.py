@@ -47,7 +47,6 @@ def resources_cells(facts: WorkerDescription) -> tuple[str, ...]:
     )
 
 
-_PROBLEM_CHARS = 90
 _NEEDS = {
     "rows": "they are not here yet; `gymq collect --benchmark NAME` or `gymq data prepare NAME` makes or fetches them",
     "judge": "a model that judges answers: --judge-url and --judge-model, or the policy",
@@ -135,6 +134,4 @@ def print_benchmarks(search: Sequence[Path], console: Console, *, as_json: bool)
 def _short(problem: str) -> Text:
     """Return a problem without the path to its key and without places in files; --json has all of it."""
     words = problem.partition(": no folder")[0].partition(" (")[0].split(" ")
-    return first_words(
-        " ".join(word.rpartition(".")[2] if word.endswith(":") else word for word in words), _PROBLEM_CHARS
-    )
+    return first_words(" ".join(word.rpartition(".")[2] if word.endswith(":") else word for word in words), 90)

@@ -51,9 +51,6 @@ from gymq.protocol.tokens import TOKEN_FIELDS
 from gymq.runs.foreign_rollout import name_of
 from gymq.runs.rollout_lines import rollout_lines
 
-PATIENCE_S = 60.0  # for one outcome to be stored
-AT_ONCE = 64
-MOST_PROBLEMS = 5
 _RESPONSE, _REWARD = "response", "reward"
 _OF_RESULT = RESULT_FIELDS | {ATTEMPT_INDEX, POLICY_VERSION}
 
@@ -80,7 +77,7 @@ class Imported:
     def note(self, problem: str) -> None:
         """Count a line that is left out."""
         self.num_problems += 1
-        if self.num_problems <= MOST_PROBLEMS:
+        if self.num_problems <= 5:
             self.problems.append(problem)
 
 
@@ -100,7 +97,7 @@ async def import_rollouts(bus: Bus, file: Path, taken: Collection[str] = ()) -> 
     counts = Counter(at for _, _, at in _located(sources, Imported("")))
     tasks = Counter(task for task, _ in counts)
     store = OutcomeStore(bus)
-    room = asyncio.Semaphore(AT_ONCE)
+    room = asyncio.Semaphore(64)
     async with asyncio.TaskGroup() as group:
         for where, members, at in _located(sources, found):
             try:
@@ -134,7 +131,7 @@ def _record(found: Imported, file: Path, manifest: Manifest | None) -> Run:
 
 async def _store(store: OutcomeStore, outcome: Outcome, where: str, found: Imported) -> None:
     try:
-        is_new = await store.put(outcome, replaces=None, patience_s=PATIENCE_S)
+        is_new = await store.put(outcome, replaces=None, patience_s=60.0)
     except BadMessage as error:
         found.note(f"{where}: {error}; it is skipped")
         return

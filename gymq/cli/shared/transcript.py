@@ -33,7 +33,6 @@ from gymq.runs.outcome_fields import (
 
 _INDENT = "  "
 _MAX_FIELD_CHARS = 2000  # of a field of the row
-_MAX_LINE_CHARS = 200  # of a structure that is shown in one line
 
 
 def print_transcript(outcome: Outcome, console: Console) -> None:
@@ -130,7 +129,7 @@ def _ticked(value: dict[str, bool]) -> str:
 def _is_long(value: Any) -> bool:
     if not isinstance(value, dict | list) or _has_ticks(value):
         return False
-    return any(judge_calls("", value)) or len(value_text(value)) > _MAX_LINE_CHARS
+    return any(judge_calls("", value)) or len(value_text(value)) > 200
 
 
 def _print_structure(name: str, value: Any, console: Console, levels: int = MAX_LEVELS) -> None:

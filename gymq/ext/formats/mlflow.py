@@ -19,7 +19,6 @@ RUN_TAG = "gymq.run"
 TABLE_FILE = "outcomes_table.json"
 
 _TABLES_TAG = "mlflow.loggedArtifacts"  # where MLflow's page looks for tables
-_METRICS_AT_ONCE = 1000  # the server's limit
 _NOT_IN_NAMES = re.compile(r"[^\w. :/-]")
 
 # Unless somebody says otherwise. Left alone, MLflow tries for minutes to reach a server that is not there.
@@ -137,7 +136,7 @@ def _batches(metrics: Iterable[Any]) -> Iterator[list[Any]]:
     batch: list[Any] = []
     for metric in metrics:
         batch.append(metric)
-        if len(batch) == _METRICS_AT_ONCE:
+        if len(batch) == 1000:
             yield batch
             batch = []
     yield batch

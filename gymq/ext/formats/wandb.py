@@ -7,7 +7,6 @@ from typing import Any
 
 from gymq.ext.formats.run_report import COLUMNS, ExportError, RunReport, first_line
 
-CONNECT_S = 30.0  # somebody waits at the terminal
 MAX_RETRIES = 3  # of one request; wandb's default is an hour of them
 
 
@@ -36,7 +35,7 @@ class WandbRun:
             raise ExportError(f"--wandb takes PROJECT or ENTITY/PROJECT, not {project!r}")
         self._wandb = wandb
         settings = wandb.Settings(
-            init_timeout=CONNECT_S,
+            init_timeout=30.0,
             reinit="create_new",
             silent=True,
             # The command line, the state of a repository and the packages of this machine stay here.

@@ -27,7 +27,6 @@ from gymq.ext.http.server import HttpServer
 from gymq.redaction import hidden
 
 MAX_BODY_BYTES = 64 << 20
-BODY_TIMEOUT_S = 60.0
 AT_ONCE = 8  # calls of the program of one rollout; the bodies of more are not read yet
 
 
@@ -142,7 +141,7 @@ class Gateway:
             admission.in_flight.add(task)  # before the body, whose rest may arrive when the rollout is over
             try:
                 async with admission.room:
-                    body = await read_body(request, max_bytes=MAX_BODY_BYTES, timeout_s=BODY_TIMEOUT_S)
+                    body = await read_body(request, max_bytes=MAX_BODY_BYTES, timeout_s=60.0)
                     reply = await answer(request, dialect, body, ask, admission.previous)
             finally:
                 admission.in_flight.discard(task)

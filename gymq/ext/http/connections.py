@@ -24,7 +24,6 @@ BACKLOG = 16_384  # connections that the system keeps until they are accepted; i
 MOST_ACCEPTED_AT_ONCE = 64
 HEAD_S = 30.0  # for the first request to be sent, headers and all
 SWEEP_EVERY_S = 5.0
-PAUSE_S = 0.2  # when descriptors have run out
 WARN_EVERY_S = 60.0
 KEPT_FREE = 128  # descriptors reserved for everything but connections
 
@@ -146,7 +145,7 @@ class Listener:
 
     def _pause(self, listening: socket.socket, make_protocol: Callable[[], asyncio.Protocol]) -> None:
         self._loop.remove_reader(listening)
-        again = self._loop.call_later(PAUSE_S, self._watch, listening, make_protocol)
+        again = self._loop.call_later(0.2, self._watch, listening, make_protocol)
         self._timers[f"accept {listening.fileno()}"] = again
 
     def _make_room(self) -> bool:

@@ -7,15 +7,13 @@ from typing import Any
 from gymq.ext.http.errors import invalid
 from gymq.responses import Item
 
-MAX_KEPT = 64  # replies of one rollout; programs continue one of the last
-
 _FIELD = "previous_response_id"
 
 
 class PreviousResponses:
     """The newest replies of one rollout, each with the conversation before it."""
 
-    def __init__(self, max_kept: int = MAX_KEPT) -> None:
+    def __init__(self, max_kept: int = 64) -> None:
         self._max_kept = max_kept
         self._conversations: dict[str, list[Item]] = {}
 

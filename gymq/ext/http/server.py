@@ -13,7 +13,6 @@ from gymq.ext.http.origin import OriginCheck
 from gymq.ext.http.requests import Handler, connections_log, errors_as_json
 
 KEEP_ALIVE_S = 3630.0  # longer than clients and proxies keep idle connections, so that they close them and not we
-MAX_HEADER_BYTES = 16_384
 
 
 class PortTaken(GymqError):
@@ -50,7 +49,7 @@ class HttpServer:
             auto_decompress=False,  # compressed bodies are refused
             logger=connections_log,
             keepalive_timeout=KEEP_ALIVE_S,
-            max_field_size=MAX_HEADER_BYTES,
+            max_field_size=16_384,
             shutdown_timeout=0.1,  # what may finish has been given its time before
         )
         await self._runner.setup()

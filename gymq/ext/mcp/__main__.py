@@ -15,8 +15,6 @@ import pydantic
 from gymq.authoring import OptionsError, first_problem
 from gymq.ext.mcp.servers import ConnectionLost, McpConnection, ServerOptions, require_library
 
-OPEN_TIMEOUT_S = 60.0
-
 
 async def print_tools(words: list[str]) -> None:
     is_url = words[0].startswith(("http://", "https://"))
@@ -24,7 +22,7 @@ async def print_tools(words: list[str]) -> None:
     if problem := options.problem():
         raise OptionsError(problem)
     connection = McpConnection(words[0], options)
-    await connection.open(OPEN_TIMEOUT_S)
+    await connection.open(60.0)
     await connection.close()
     tools = [
         {

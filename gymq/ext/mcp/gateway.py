@@ -33,9 +33,6 @@ if TYPE_CHECKING:
     from starlette.types import Receive, Scope, Send
 
 
-AT_ONCE = 8  # requests of one program; the bodies of more are not read yet
-
-
 @dataclass
 class Offer:
     """The address of one session's tools, and the calls made there.
@@ -50,7 +47,7 @@ class Offer:
     failure: Exception | None = field(default=None, repr=False)
     on_failure: Callable[[Exception], None] | None = field(default=None, repr=False)
     in_flight: set[asyncio.Task[Any]] = field(default_factory=set, repr=False)
-    room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE), repr=False)
+    room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(8), repr=False)
 
     @property
     def headers(self) -> dict[str, str]:

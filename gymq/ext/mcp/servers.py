@@ -26,7 +26,6 @@ from gymq.redaction import redact
 if TYPE_CHECKING:
     import mcp
 
-CONNECT_S = 30.0  # calls have their own limits
 _LAST_CHARS = 500  # of what a server wrote to standard error
 CLOSE_S = 15.0  # wait for the end of a server; its process is killed before that
 
@@ -195,7 +194,7 @@ class McpConnection:
         assert options.url is not None
         headers = {name: value.get_secret_value() for name, value in options.headers.items()}
         http = await stack.enter_async_context(
-            httpx2.AsyncClient(headers=headers, timeout=httpx2.Timeout(CONNECT_S, read=None))
+            httpx2.AsyncClient(headers=headers, timeout=httpx2.Timeout(30.0, read=None))
         )
         return streamable_http_client(options.url, http_client=http)
 

@@ -35,7 +35,6 @@ from gymq.redaction import hide
 log = logging.getLogger("gymq.ext.nemo_gym")
 
 LARGE_BODIES_BYTES = 512 << 20  # of large request bodies that are being read, together
-SEND_ERRORS_S = 1.0  # for those who wait in vain to be sent their error
 
 
 class Bridge:
@@ -112,7 +111,7 @@ class Bridge:
         self._context.draining = True
         await self._server.wait_idle(self._settings.drain_s)
         await self.rollouts.stop()
-        await self._server.wait_idle(SEND_ERRORS_S)
+        await self._server.wait_idle(1.0)
         await self._server.close()
         for added in self._added:
             added.close()

@@ -24,9 +24,6 @@ from gymq.errors import GymqError
 from gymq.redaction import redact
 
 START_S = 1800.0  # a model may take its time to load
-STOP_S = 60.0
-ANSWER_S = 1.5  # for one question; looking twice stays below five seconds
-LOG_TAIL_BYTES = 2000  # of the log, in an error
 
 # It must not outlive the trainer, however that ends.
 _GYMQ = """import os
@@ -145,7 +142,7 @@ class ChildCluster:
         if process is not None and process.poll() is None:
             process.send_signal(signal.SIGTERM)
             try:
-                process.wait(STOP_S)
+                process.wait(60.0)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
@@ -167,7 +164,7 @@ class ChildCluster:
     def _get(self, path: str) -> bytes | None:
         request = urllib.request.Request(self.url + path, headers=self._headers)
         try:
-            with urllib.request.urlopen(request, timeout=ANSWER_S) as answer:
+            with urllib.request.urlopen(request, timeout=1.5) as answer:
                 body: bytes = answer.read()
                 return body
         except OSError:
@@ -176,7 +173,7 @@ class ChildCluster:
     def _said(self) -> str:
         """Return the end of the log."""
         assert self._folder is not None
-        log = (Path(self._folder.name) / "log").read_bytes()[-LOG_TAIL_BYTES:]
+        log = (Path(self._folder.name) / "log").read_bytes()[-2000:]
         return redact(log.decode(errors="replace").strip())
 
 

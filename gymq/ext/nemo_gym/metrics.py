@@ -19,7 +19,6 @@ from gymq.runs.overview import Overview, read_overview
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-NEWEST_RUNS = 50
 NEEDS = "the setting `metrics` of the bridge needs a package: pip install 'gymq[observability]'"
 
 _TOKENS = {"input_tokens": "input", "output_tokens": "output"}  # members of usage, and what they are called
@@ -48,7 +47,7 @@ class MetricsRoutes:
 
     async def metrics(self, request: web.Request) -> web.Response:
         self._context.admit(request)
-        found = await read_overview(self._context.bus, time.time(), NEWEST_RUNS)
+        found = await read_overview(self._context.bus, time.time(), 50)
         registry = self._prometheus.CollectorRegistry()
         registry.register(_Collector(found))
         headers = {"Content-Type": self._prometheus.CONTENT_TYPE_LATEST}

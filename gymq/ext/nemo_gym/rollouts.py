@@ -26,8 +26,6 @@ from gymq.protocol.subjects import RolloutId
 
 log = logging.getLogger("gymq.ext.nemo_gym")
 
-MOST_FETCHED_AT_ONCE = 16  # outcomes, each of which may be megabytes
-CHECK_SERVED_EVERY_S = 15.0
 UNSERVED_S = 60.0  # without an answer of any process of an agent, its rollouts are given up
 
 
@@ -99,7 +97,7 @@ class Rollouts:
         self._num_cancelling = 0  # rollouts that no client waits for, and whose cancellation is not stored yet
         # Tasks with keys for which no request waits, such as those of an earlier bridge.
         self._queued: dict[RolloutId, _TaskIdentity] = {}
-        self._fetching = asyncio.Semaphore(MOST_FETCHED_AT_ONCE)
+        self._fetching = asyncio.Semaphore(16)
         self._following = AsyncExitStack()
         self._background: set[asyncio.Task[Any]] = set()
         self._silent_since: dict[str, float] = {}
@@ -278,7 +276,7 @@ class Rollouts:
     async def _watch(self) -> None:
         """Fail the requests for agents that are gone."""
         while True:
-            await asyncio.sleep(CHECK_SERVED_EVERY_S)
+            await asyncio.sleep(15.0)
             for agent in {waiting.asked.agent for waiting in self._waiting.values()}:
                 await self._check_served(agent)
 

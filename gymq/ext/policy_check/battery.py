@@ -14,7 +14,6 @@ from gymq.protocol.tokens import GENERATION_FIELD, LOG_PROB_FIELD, PROMPT_FIELD,
 from gymq.responses import function_call_output, function_calls, responses_to_chat, user_message, validate_params
 from gymq.responses.items import is_truncated
 
-NUM_REPLIES = 8
 MAX_TOKENS = 32
 CUT_TOKENS = 3
 
@@ -103,7 +102,7 @@ async def roll_out(row: PolicyRow, ask: Ask) -> list[CheckedReply]:
     Raises:
         RolloutError: a call failed, or its reply has no tokens.
     """
-    prompts = [_PROMPTS[number % len(_PROMPTS)] for number in range(NUM_REPLIES)]
+    prompts = [_PROMPTS[number % len(_PROMPTS)] for number in range(8)]
     return await asyncio.gather(*(_converse(row, prompt, ask) for prompt in prompts))
 
 

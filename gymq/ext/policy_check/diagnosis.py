@@ -10,7 +10,6 @@ from gymq.ext.policy_check.battery import CheckedCall
 from gymq.ext.policy_check.distribution import NextToken, NotComparable, log_probs
 from gymq.protocol.sampling import NEUTRAL
 
-MOST_TOKENS = 24  # that are computed again with other settings
 STRANGE = -12.0  # a log prob that few sampled tokens have
 _TEMPERATURES = tuple(number / 10 for number in range(2, 21))
 
@@ -63,7 +62,7 @@ def _explains(compared: Sequence[Compared], sampling: Mapping[str, Any], toleran
                 if _differences([call.log_probs[number]], [found])[0] > tolerance:
                     return False
                 num_compared += 1
-                if num_compared == MOST_TOKENS:
+                if num_compared == 24:
                     return True
     except NotComparable:
         return False

@@ -28,7 +28,6 @@ from gymq.resources import ModelCaller
 from gymq.runs.local_verifiers import Verifiers
 
 MOST_CHANGES = 10
-_MESSAGE = 300
 
 
 async def score_rollouts(
@@ -127,7 +126,7 @@ def report(summary: ScoreSummary, options: ScoreOptions, *, as_json: bool) -> No
     failures = RunFiles(options.output).failures
     console = Console(stderr=True, soft_wrap=True)
     for name, count in sorted(summary.failures.items()):
-        example = first_words(summary.messages[name], _MESSAGE)
+        example = first_words(summary.messages[name], 300)
         console.print(Text(f"gymq: {count:,} could not be verified, {name}: ") + example)
     if summary.failures:
         print(f"gymq: they are in {failures}", file=sys.stderr)

@@ -28,8 +28,6 @@ from gymq.runs.collection.progress_view import Speed
 from gymq.runs.overview import Overview, read_overview
 from gymq.stats.intervals import Estimate
 
-_BAR = 12  # characters
-
 
 class Top(Overview, frozen=True, kw_only=True):
     """Figures that `gymq top` prints."""
@@ -166,7 +164,7 @@ def _workers(found: Overview) -> Listing:
             f"{sum(worker.requests for worker in same):,}",
             shown_count(errors),
             f"{waiting[name]:,}" if kind == "agents" and name in waiting else "",
-            Text("█" * round(_BAR * loads[kind, name] / most), "cyan"),
+            Text("█" * round(12 * loads[kind, name] / most), "cyan"),
         )
     return table
 

@@ -18,9 +18,6 @@ from gymq.protocol.messages import FailureClass, Stage
 from gymq.redaction import redact
 from gymq.responses import Item, ResponsesError
 
-CONNECT_S = 30.0
-SHOWN_CHARS = 500  # of an endpoint's answer with an error
-
 
 class _Endpoint:
     def __init__(self, http: aiohttp.ClientSession, url: str, model: str, trace: vf.Trace) -> None:
@@ -45,7 +42,7 @@ class _Endpoint:
             return _cut_short(params, self._model)
         try:
             if answer.status != 200:
-                raise ValueError(body.decode(errors="replace")[:SHOWN_CHARS])
+                raise ValueError(body.decode(errors="replace")[:500])
             completion = msgspec.json.decode(body)
             reply = responses.chat_to_response(completion, params, model=self._model, split_reasoning=True)
         except (ValueError, ResponsesError) as error:
@@ -69,7 +66,7 @@ async def asking(url: str, secret: str, model: str, trace: vf.Trace) -> AsyncIte
         model: name that it is asked for.
         trace: of the rollout; verifiers notes there when it has ended it.
     """
-    timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S)
+    timeout = aiohttp.ClientTimeout(total=None, sock_connect=30.0)
     headers = {"Authorization": f"Bearer {secret}"}
     async with aiohttp.ClientSession(timeout=timeout, headers=headers) as http:
         token = _endpoint.set(_Endpoint(http, f"{url}/chat/completions", model, trace))

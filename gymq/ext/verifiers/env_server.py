@@ -30,8 +30,6 @@ log = logging.getLogger("gymq.trainer")
 MOST_IN_FLIGHT = 16384  # rollouts of all callers together
 MOST_ANSWERS_QUEUED = 65536  # for each caller; further ones are dropped, so a caller that does not read costs itself
 MAX_FRAME_BYTES = 64 * 2**20  # of a request; ZeroMQ ends the connection that sends more
-STOP_S = 10.0  # for rollouts to be cancelled, and their callers informed
-LINGER_MS = 1000  # for answers to leave
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -73,7 +71,7 @@ class EnvServer:
         for option, value in (
             (zmq.MAXMSGSIZE, MAX_FRAME_BYTES),
             (zmq.SNDHWM, MOST_ANSWERS_QUEUED),
-            (zmq.LINGER, LINGER_MS),
+            (zmq.LINGER, 1000),
             (zmq.IPV6, "[" in address),
         ):
             self._socket.setsockopt(option, value)
@@ -94,7 +92,7 @@ class EnvServer:
         for caller in list(self._in_flight):
             self._cancel(caller)
         if self._answering:
-            await asyncio.wait(self._answering, timeout=STOP_S)
+            await asyncio.wait(self._answering, timeout=10.0)
         self._context.destroy()
 
     async def wait(self) -> None:

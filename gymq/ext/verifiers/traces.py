@@ -26,7 +26,6 @@ from gymq.runs.rollout_lines import Format
 
 Row = dict[str, Any]
 
-TRACE_VERSION = 1
 TASK_TYPE = "GymqTask"  # name of the class of tasks; see examples/trainers/prime_rl
 _LARGEST_INT = 2**53  # that a float has exactly
 _NO_METRICS = ("reward", "mask_sample", TASK_INDEX, ROLLOUT_INDEX)
@@ -76,7 +75,7 @@ def trace_of(
     graph = _Graph(result, ended_at, with_experts)
     begun_at = ended_at - float(about["duration_s"])
     return {
-        "version": TRACE_VERSION,
+        "version": 1,
         "id": uuid.uuid4().hex,
         "verifiers": {"version": f"gymq {version('gymq')}", "commit": None},
         "task": task,

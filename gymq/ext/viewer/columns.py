@@ -11,9 +11,7 @@ from gymq.runs.outcome_fields import own_fields
 
 MOST_DETAILS = 40  # of a rollout
 MOST_COLUMNS = 200  # of a run
-MOST_LEVELS = 3  # of mappings in mappings
 DETAIL_CHARS = 80  # of a text
-NAME_CHARS = 80
 
 Detail = bool | int | float | str
 
@@ -22,7 +20,7 @@ def details_of(row: Mapping[str, Any], verdict: Mapping[str, Any]) -> dict[str, 
     """Return the fields of a verdict and of its row by path, such as `verdict.accuracy`; of a list its length."""
     found: dict[str, Detail] = {}
     for origin, fields in (("verdict", verdict), ("row", own_fields(row))):
-        for path, value in _leaves(fields, f"{origin}.", MOST_LEVELS):
+        for path, value in _leaves(fields, f"{origin}.", 3):
             if len(found) == MOST_DETAILS:
                 return found
             found[sys.intern(path)] = value  # the rollouts of a run have the same ones
@@ -32,7 +30,7 @@ def details_of(row: Mapping[str, Any], verdict: Mapping[str, Any]) -> dict[str, 
 def _leaves(fields: Mapping[str, Any], prefix: str, levels: int) -> Iterator[tuple[str, Detail]]:
     for name, value in fields.items():
         path = f"{prefix}{name}"
-        if name == PARAMS or value is None or len(path) > NAME_CHARS:
+        if name == PARAMS or value is None or len(path) > 80:
             continue
         if isinstance(value, dict) and levels > 1:
             yield from _leaves(value, f"{path}.", levels - 1)

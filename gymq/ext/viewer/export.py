@@ -39,7 +39,6 @@ POLICY = (
 )
 
 MOST_COMPARED = 6  # runs of which all pairs are compared
-MOST_TASKS = 1_000_000
 CLIPPED = 2000  # characters of a longer text that the head of a rollout shows at first, as in `rollout.js`
 
 _FILES = ("style.css", "icon.svg")
@@ -136,7 +135,7 @@ class ViewerExport:
             for right, other in enumerate(runs):
                 if left == right:
                     continue
-                while not (found := await self._indexes.comparison(name, [other], "task", 0, MOST_TASKS)).is_whole:
+                while not (found := await self._indexes.comparison(name, [other], "task", 0, 1_000_000)).is_whole:
                     pass  # it reads on
                 self._put(f"compared-{left}-{right}", found)
 

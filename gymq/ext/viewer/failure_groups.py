@@ -10,10 +10,6 @@ import msgspec
 
 from gymq.ext.viewer.rollout_list import RolloutRow
 
-MOST_GROUPS = 50
-MOST_EXAMPLES = 8
-MOST_WORKERS = 8
-
 _NUMBER = re.compile(r"[0-9]+")
 
 
@@ -43,7 +39,7 @@ def failure_groups(rows: Iterable[RolloutRow], *, is_whole: bool) -> FailureKind
             found.setdefault((row.failure_class, row.stage, reason), []).append(row)
     groups = sorted(found.items(), key=lambda item: (-len(item[1]), item[0]))
     return FailureKinds(
-        [_group(failure_class, stage, those) for (failure_class, stage, _), those in groups[:MOST_GROUPS]],
+        [_group(failure_class, stage, those) for (failure_class, stage, _), those in groups[:50]],
         sum(len(those) for those in found.values()),
         is_whole,
     )
@@ -55,6 +51,6 @@ def _group(failure_class: str, stage: str, rows: list[RolloutRow]) -> FailureKin
         stage=stage,
         message=rows[0].words,
         count=len(rows),
-        workers=Counter(row.worker for row in rows if row.worker).most_common(MOST_WORKERS),
-        rollouts=[(row.task_index, row.rollout_index) for row in rows[:MOST_EXAMPLES]],
+        workers=Counter(row.worker for row in rows if row.worker).most_common(8),
+        rollouts=[(row.task_index, row.rollout_index) for row in rows[:8]],
     )

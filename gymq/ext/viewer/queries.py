@@ -11,8 +11,6 @@ from gymq.ext.http.errors import invalid, not_found
 from gymq.ext.viewer.rollout_list import Wanted
 from gymq.protocol import subjects
 
-MOST_INDEX = 2**53
-
 T = TypeVar("T")
 C = TypeVar("C", bound=str)
 
@@ -71,6 +69,6 @@ def given(query: Mapping[str, str], name: str, read: Callable[[str], T]) -> T | 
 
 def index(text: str) -> int:
     number = int(text) if text.isascii() and text.isdecimal() and len(text) < 17 else -1
-    if not 0 <= number <= MOST_INDEX:
+    if not 0 <= number <= 2**53:
         raise not_found(f"{text:.40} is not an index")
     return number

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from markdown_it.rules_inline import StateInline
     from markdown_it.token import Token
 
-MAX_NESTING = 20
 
 IMAGE = re.compile(r"data:image/(?:png|jpeg|gif|webp);base64,[A-Za-z0-9+/=\s]+")
 """The images that may be shown. None of these formats holds a program or a link."""
@@ -40,7 +39,7 @@ def markdown(text: str) -> list[Node]:
 def _parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
-    parser = MarkdownIt("commonmark", {"html": False, "maxNesting": MAX_NESTING}).enable(["table", "strikethrough"])
+    parser = MarkdownIt("commonmark", {"html": False, "maxNesting": 20}).enable(["table", "strikethrough"])
     # Addresses are shown, not followed; all are links to the parser, so that all look alike.
     parser.validateLink = lambda url: True  # type: ignore[method-assign]
     parser.inline.ruler.before("escape", "formula", _inline_formula)

@@ -38,8 +38,6 @@ from gymq.runs.stored_runs import Runs
 
 PAGE = 50
 SEARCH_S = 1.0  # of one request
-SEARCH_BATCH = 128
-MOST_SEARCHES = 2  # at a time, since each keeps the process busy
 YIELD_EVERY = 16  # outcomes; in between others get their turn
 WORDS = 200  # characters of a text that are shown in a list
 
@@ -119,7 +117,7 @@ class RolloutList:
     def __init__(self, bus: Bus) -> None:
         self._store = OutcomeStore(bus)
         self._runs = Runs(bus)
-        self._searching = asyncio.Semaphore(MOST_SEARCHES)
+        self._searching = asyncio.Semaphore(2)
 
     async def after(self, run: str, position: int, wanted: Wanted) -> RolloutPage:
         """Return a page of the rollouts after a position that match.
@@ -130,7 +128,7 @@ class RolloutList:
         if wanted.is_anything:
             return await self._after(run, position, wanted, batch=PAGE + 1)
         async with self._searching:
-            return await self._after(run, position, wanted, batch=SEARCH_BATCH)
+            return await self._after(run, position, wanted, batch=128)
 
     async def _after(self, run: str, position: int, wanted: Wanted, batch: int) -> RolloutPage:
         if wanted.task_index is None:

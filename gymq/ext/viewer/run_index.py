@@ -25,10 +25,8 @@ from gymq.stats.intervals import Estimate, paired_difference
 from gymq.stats.sums import is_usable
 
 READ_S = 0.6  # of one request
-READ_BATCH = 256
 MOST_ROWS = 50_000  # of a run; one or two kilobytes each
 MOST_RUNS = 4  # unless more are compared
-ROWS_PAGE = 50
 TASKS_PAGE = 60
 
 SORTS = (
@@ -130,7 +128,7 @@ class RunIndexes:
         ordered = _sorted(matching, sort, is_descending=is_descending)
         kept = self._kept.get(run)  # gone where many runs are looked at
         columns = [] if kept is None else sorted(kept.columns)
-        return RowsPage(ordered[skip : skip + ROWS_PAGE], len(matching), len(rows), is_whole, columns)
+        return RowsPage(ordered[skip : skip + 50], len(matching), len(rows), is_whole, columns)
 
     async def neighbours(self, run: str, task_index: int, rollout_index: int, order: Order) -> Neighbours:
         """Return the rollouts beside one, which need not be in the order itself.
@@ -266,7 +264,7 @@ class RunIndexes:
         number = 0
         if len(rows) >= MOST_ROWS:
             return True
-        async for sequence, outcome in self._store.read(run, after=after, batch=READ_BATCH):
+        async for sequence, outcome in self._store.read(run, after=after, batch=256):
             if number and time.monotonic() > give_up:
                 return False
             # A failure that was replaced goes, so that the newest stays the last.

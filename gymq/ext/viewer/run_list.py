@@ -13,7 +13,6 @@ from gymq.protocol.messages import Run
 from gymq.runs.stored_runs import RunOverview, Runs, run_overview
 
 PAGE = 25
-MOST_SORTED = 500  # runs, the newest, that are sorted by what only their checkpoints say
 
 RUN_SORTS = ("started", "run", "state", "reward", "pass_at_1", "tokens", "duration_s")
 
@@ -56,7 +55,7 @@ class RunList:
         if sort == "run":
             shown = sorted(records, key=lambda one: one.run, reverse=is_descending)[skip : skip + PAGE]
             return RunPage([await self._row(one, queued) for one in shown], len(records))
-        rows = [await self._row(one, queued) for one in records[:MOST_SORTED]]
+        rows = [await self._row(one, queued) for one in records[:500]]
         return RunPage(_sorted(rows, sort, is_descending=is_descending)[skip : skip + PAGE], len(rows))
 
     async def all(self) -> AsyncIterator[RunRow]:

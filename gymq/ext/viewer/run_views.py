@@ -22,7 +22,6 @@ from gymq.runs.stored_runs import RunOverview, Runs, run_overview
 from gymq.stats.running import RunningProfile, Slow
 
 FRESH_S = 1.0  # how old a view may be; the profiler writes a checkpoint as often
-MOST_KEPT = 32  # runs whose view is kept
 MOST_SEARCHED = 1000  # failures of a run among which those of a rollout are looked for
 
 
@@ -77,7 +76,7 @@ class RunViews:
         """
         kept = self._kept.setdefault(run, _Kept())
         self._kept.move_to_end(run)
-        if len(self._kept) > MOST_KEPT:
+        if len(self._kept) > 32:
             self._kept.popitem(last=False)
         async with kept.lock:
             if kept.view is None or time.monotonic() - kept.at >= FRESH_S:

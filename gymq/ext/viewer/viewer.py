@@ -18,8 +18,6 @@ from gymq.ext.http.requests import alive
 from gymq.ext.http.server import HttpServer, PortTaken
 from gymq.ext.viewer.routes import WebRoutes
 
-NUM_PORTS = 50
-
 
 class Viewer:
     """Serves the viewer of a bus; use it with `async with`."""
@@ -96,7 +94,7 @@ class Viewer:
         Raises:
             PortTaken: the address is not available.
         """
-        ports = range(VIEWER_PORT, VIEWER_PORT + NUM_PORTS) if self._port is None else [self._port]
+        ports = range(VIEWER_PORT, VIEWER_PORT + 50) if self._port is None else [self._port]
         routes = [web.get("/", alive), *self._web.routes()]
         for port in ports:
             try:

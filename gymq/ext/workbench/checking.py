@@ -23,7 +23,6 @@ from gymq.testing import Check
 SIMULATED_MODEL = Path("workers/models/simulated_model/config.yaml")
 # Rows may bring a solution for it to play.
 ALWAYS_RIGHT = f"++{POLICY}.responses_api_models.simulated_model.skill=1.0"
-_NAME_WIDTH = 17
 
 
 async def check(
@@ -41,7 +40,7 @@ async def check(
 
 
 def _print(step: Check, console: Console) -> None:
-    head = Text(f"  {step.name:{_NAME_WIDTH}}")
+    head = Text(f"  {step.name:17}")
     status = Text(f"{'-' if step.status == 'none' else step.status:8}", style=STATUS_STYLES[step.status])
     console.print(head + status + printable(step.summary), soft_wrap=True)
     if not console.quiet:

@@ -39,8 +39,6 @@ from gymq.testing import Check, Harness, reply
 from gymq.testing.report import MAX_DETAILS, UNDECIDED, checked
 from gymq.workers import SHIPPED
 
-ROLLOUT_TIMEOUT_S = 120.0
-
 _EMPTY_REPLIES = {"an empty reply": reply(""), "no reply at all": reply()}
 
 
@@ -183,7 +181,7 @@ async def _end_to_end(source: WorkerSource, config: Config, prompt_field: str | 
             input=source.examples,
             output=folder / "rollouts.jsonl",
             materialise=MaterialiseOptions(agent_name=config.only_agent, prompt_field=prompt_field),
-            rollout_timeout_s=ROLLOUT_TIMEOUT_S,
+            rollout_timeout_s=120.0,
         )
         plan = RunPlan.with_workers(options, config)
         try:

@@ -19,7 +19,6 @@ from gymq.protocol.messages import VerifiedRollout
 from gymq.render import counted
 
 AT_ONCE = 64  # outcomes that are stored
-PATIENCE_S = 60.0  # for one of them
 
 
 def next_name(run: str, token: str, input_digest: str) -> str:
@@ -75,7 +74,7 @@ async def _copy_outcomes(bus: Bus, earlier: str, run: str, counts: TaskCounts, k
                     outcome, run=run, task_index=task_index, num_rollouts=counts[task_index], row=row
                 )
                 await room.acquire()
-                putting = group.create_task(store.put(moved, replaces=None, patience_s=PATIENCE_S))
+                putting = group.create_task(store.put(moved, replaces=None, patience_s=60.0))
                 putting.add_done_callback(lambda _: room.release())
     except ExceptionGroup as errors:
         raise errors.exceptions[0] from None

@@ -34,7 +34,6 @@ from gymq.runs.collection.waits import Waits
 from gymq.runs.stored_runs import Runs
 from gymq.stats.running import RunningReward
 
-CANCEL_GRACE_S = 5.0  # for the last outcomes of a cancelled run
 CATCH_UP_EVERY_S = 1.0  # a notification may be missed
 
 Key = tuple[int, int]  # task and rollout index
@@ -307,7 +306,7 @@ class Collection:
 
     def _is_cut(self) -> bool:
         """Return whether the run was cancelled so long ago that nothing more will come of it."""
-        return self._cancelled_at is not None and time.monotonic() - self._cancelled_at > CANCEL_GRACE_S
+        return self._cancelled_at is not None and time.monotonic() - self._cancelled_at > 5.0
 
     async def _catch_up(self, resume: Resume, output: Appender, failures: Appender) -> None:
         async for sequence, outcome in self._queue.outcomes.read(self.progress.run, after=self._last_sequence):

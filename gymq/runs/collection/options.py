@@ -17,8 +17,6 @@ from gymq.execution.loading.worker_source import instance_name
 from gymq.protocol.messages import Priority
 from gymq.runs.collection.failure_limit import MaxFailures
 
-MAX_STEM_CHARS = 150  # of a file name that is made here; the other files of the run add to it
-
 
 class Wording(NamedTuple):
     """How messages write options, settings, another start, and what to do about rows without a prompt."""
@@ -91,4 +89,4 @@ def default_output(input: Path, config: Sequence[Path], resources: Path | None, 
     names = [*workers, input.name.partition(".")[0], *([] if model is None else [model])]
     parts = ("".join(letter if letter.isalnum() or letter in "_." else "-" for letter in name) for name in names)
     stem = "-".join(dict.fromkeys(part.strip("-.") for part in parts if part.strip("-.")))
-    return Path("runs") / f"{stem[:MAX_STEM_CHARS] or 'run'}.jsonl"
+    return Path("runs") / f"{stem[:150] or 'run'}.jsonl"

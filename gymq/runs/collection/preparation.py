@@ -17,7 +17,6 @@ from gymq.extensions import extensions
 from gymq.processes.passed_environment import passed
 from gymq.sandbox import GIB, Limits, LocalSandbox, Program, ProgramResult, SandboxFailed, run_command
 
-PREPARE_S = 3600.0  # for a script with access to the network
 _LIMITS = Limits(
     time_s=1800.0,
     memory_bytes=8 * GIB,
@@ -121,7 +120,7 @@ async def _run_in_sandbox(block: DatasetBlock, script: Path, made: Path) -> None
 async def _run_here(block: DatasetBlock, script: Path, made: Path) -> None:
     import_path = os.pathsep.join(map(str, _packages()))
     environment = passed("model", os.environ) | {"PYTHONPATH": import_path}  # with the token of the Hub
-    ended = await run_command([sys.executable, str(_RUNNER), str(script), str(made)], wall_s=PREPARE_S, env=environment)
+    ended = await run_command([sys.executable, str(_RUNNER), str(script), str(made)], wall_s=3600.0, env=environment)
     _check(block, script, ended, "")
 
 

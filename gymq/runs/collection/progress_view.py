@@ -24,9 +24,6 @@ from gymq.runs.collection.progress import Progress as CollectProgress
 from gymq.stats.intervals import Estimate
 
 REFRESH_S = 0.2
-PLAIN_EVERY_S = 5.0
-SPEED_OVER_S = 30.0  # rates are those of the last half minute
-SLOW_CALL_S = 20.0  # a call that takes longer is mentioned
 BAR = 12  # characters
 
 
@@ -91,7 +88,7 @@ class Speed:
     def note(self, at: float, *counts: int) -> None:
         """Remember a look, at a time in seconds on any clock."""
         self._seen.append((at, counts))
-        while len(self._seen) > 2 and at - self._seen[0][0] > SPEED_OVER_S:
+        while len(self._seen) > 2 and at - self._seen[0][0] > 30.0:
             self._seen.popleft()
 
     def per_second(self) -> list[float] | None:
@@ -158,7 +155,7 @@ class _View:
     def _waits(self) -> list[str]:
         progress = self._progress
         waits = [f"{reason}, {count:,} waiting" for reason, count in progress.waits.items()]
-        if progress.slowest is not None and progress.slowest.seconds > SLOW_CALL_S:
+        if progress.slowest is not None and progress.slowest.seconds > 20.0:
             waits.append(f"slowest {progress.slowest.kind} {shown_seconds(progress.slowest.seconds)}")
         if progress.stalled_s:
             waits.append(f"nothing finished for {progress.stalled_s:.0f} s")
@@ -178,7 +175,7 @@ async def _refresh(live: Live) -> None:
 async def _print_lines(view: _View, console: Console) -> None:
     view.parts()  # from here on the speed is measured
     while True:
-        await asyncio.sleep(PLAIN_EVERY_S)
+        await asyncio.sleep(5.0)
         console.print(view.line(), soft_wrap=True)
 
 

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]
 
 _ALL = "all"
-_SHOWN = 10  # rollouts in a notebook's table
 _SHOWN_CHARS = 200  # of a text in it
 _NOT_COLUMNS = frozenset({"responses_create_params", "response", "agent_ref"})
 
@@ -131,7 +130,7 @@ class RunResult:
         if self.failures:
             lines = [(group.failure_class, group.num_rollouts, group.message) for group in self.failures]
             parts.append(_table(["failure", "rollouts", "for example"], lines))
-        shown = [_columns(record) for record, _ in zip(self.rollouts, range(_SHOWN), strict=False)]
+        shown = [_columns(record) for record, _ in zip(self.rollouts, range(10), strict=False)]
         names = ["task", "rollout", "prompt", "reply", "expected", "reward"]
         if shown:
             parts.append(_table(names, [[line[name] for name in names] for line in shown]))

@@ -16,7 +16,6 @@ from gymq.runs.collection.progress import Progress
 
 WATCH_EVERY_S = 3.0
 UNSERVED_TIMES = 3  # that an agent does not answer before it is called unserved
-MAX_WAITS = 4  # reasons that are shown
 
 
 class Waits:
@@ -61,7 +60,7 @@ class Waits:
             waits |= await self._unserved_tasks(self.agents - report.agents)
         except BusError:
             return
-        progress.waits = dict(waits.most_common(MAX_WAITS))
+        progress.waits = dict(waits.most_common(4))
         progress.slowest = report.slowest
         for process, retries in report.retries.items():
             progress.model_retries += max(0, retries - self._retries.setdefault(process, retries))

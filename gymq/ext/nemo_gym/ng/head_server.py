@@ -31,7 +31,6 @@ from gymq.runs.collection.options import CollectOptions
 from gymq.runs.collection.plan import RunPlan
 
 CONNECT_S = 30.0
-_SHOWN_FAILURES = 5
 _SHOWN_CHARS = 500
 _AGENTS = "responses_api_agents"
 
@@ -140,7 +139,7 @@ async def _roll_out(
                 answer = await clients[row[AGENT_REF]["name"]].run(row)
             except RowFailed as failure:
                 failures.count += 1
-                failures.first += [failure] if len(failures.first) < _SHOWN_FAILURES else []
+                failures.first += [failure] if len(failures.first) < 5 else []
                 continue
             lines.write(
                 msgspec.json.encode(answer | {name: row[name] for name in (TASK_INDEX, ROLLOUT_INDEX, AGENT_REF)})

@@ -31,7 +31,6 @@ from gymq.trainer.run import TrainingRun
 
 log = logging.getLogger("gymq.trainer")
 
-LOOK_S = 2.0  # for workers to answer the search for them
 OURS = "gymq"  # key of a configuration that is not of a worker
 RESOURCES_REF = "resources_server"  # option of agents
 TASK_SOURCE = "task_source"  # of rows that NeMo Gym of September 2026 has prepared, in place of an agent
@@ -89,7 +88,7 @@ class NemoGym:
         self._run = await self._stack.enter_async_context(training)
         if num_left_over := await training.cancel_left_over():
             log.warning("cancelled %d rollouts that an earlier actor of run %s left", num_left_over, training.run)
-        for worker in await find_workers(self._bus, wait_s=LOOK_S):
+        for worker in await find_workers(self._bus, wait_s=2.0):
             metadata = worker["metadata"]
             if metadata.get("kind") in SERVER_TYPE_OF and (config is None or worker["name"] in self._expected):
                 self._expected[worker["name"]] = (metadata["kind"], metadata["implementation"])
