@@ -34,7 +34,7 @@ def read_rows(path: str | Path) -> list[Row]:
 
     Raises:
         JsonlError: the data set cannot be read; the message names file and row.
-        HubError: the Hub cannot be reached.
+        DatasetError: the Hub cannot be reached.
     """
     data = Dataset(Path(path))
     rows = []
