@@ -4,6 +4,7 @@ Everything takes time in proportion to the text.
 """
 
 from gymq.text.choices import Choices as Choices
+from gymq.text.marks import SPACE as SPACE
 from gymq.text.marks import closing_braces as closing_braces
 from gymq.text.marks import undressed as undressed
 from gymq.text.places import Found as Found

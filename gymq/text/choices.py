@@ -14,17 +14,23 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from gymq.text.marks import FONT, undressed
+from gymq.text.marks import FONT, SPACE, undressed
 
 # Letters that stand for A to D in other scripts: Arabic, Bengali, full-width Latin.
 FOREIGN_LETTERS = {ord(foreign): f" {letter}" for foreign, letter in zip("أبجدঅবডঢＡＢＣＤ", "ABCD" * 3, strict=True)}
 
-_MARKS = re.compile(r"\\[()\[\]]|[*`$\"\u201c\u201d\u2018\u2019\u00ab\u00bb{}~]|(?<![A-Za-z0-9])_+|_+(?![A-Za-z0-9])")
+_MARKS = re.compile(
+    r"\\(?:left|right)(?![A-Za-z])|\\[()\[\]]"
+    r"|[*`$\"\u201c\u201d\u2018\u2019\u00ab\u00bb{}~]|(?<![A-Za-z0-9])_+|_+(?![A-Za-z0-9])"
+)
 _FORMULA = re.compile(r"[=^\\+<>\u2248\u226a\u226b\u221d]|\w_\w")
 _TOKEN = re.compile(r"[A-Za-z](?:\.[A-Za-z])+\.?|\w+(?:['\u2019-]\w+)*|[^\s\w]")
 _OPENING, _CLOSING = "([", ").:]"
 _BETWEEN = frozenset({*"()[].:,;/|&-\u2013\u2014", "and", "or", "option", "choice"})
-_DENIALS = frozenset({"not", "nor", "neither", "than", "isn't", "instead of", "unlike", "except"})
+_DENIALS = frozenset({"not", "nor", "neither", "than", "isn't", "instead of", "unlike", "except"}) | {
+    f"{one} but" for one in ("all", "any", "anything", "everything")
+}
+_WRONG = frozenset({"wrong", "incorrect", "false", "not"})
 _AFTER_A_NAME = frozenset({"is", "because", "since", "as", "due", "and", "or", "not", "rather"})
 
 
@@ -67,14 +73,15 @@ class Choices:
 
     def chosen_in(self, answer: str) -> set[str]:
         """Return the letters that an answer, such as a box or an answer line, chooses: none, one or several."""
-        text = _MARKS.sub("", FONT.sub("", answer.translate(FOREIGN_LETTERS))).strip().strip(".,;: ")
+        plain = SPACE.sub(" ", FONT.sub("", answer.translate(FOREIGN_LETTERS)))
+        text = _MARKS.sub("", plain).strip(".,;:<> \t\r\n")
         for own in (undressed(answer).rstrip("."), text):
             if letter := self.letter_of_text(own):
                 return {letter}
         if text and self.letter_of_text(text[1:].strip(" ).:-")) == text[0].upper():
             return {text[0].upper()}
         tokens = _Tokens(_TOKEN.findall(text))
-        leading = tokens.leading()
+        leading = [at for at in tokens.leading() if not tokens.is_denied(at)]
         if leading and (tokens.is_labelled(leading[0]) or not _FORMULA.search(text)):
             return self._among(tokens, leading)
         if _FORMULA.search(text):
@@ -112,7 +119,10 @@ class _Tokens(tuple[str, ...]):
         return self._after(at) in _CLOSING
 
     def is_denied(self, at: int) -> bool:
-        """Return whether the answer says that it is not this letter."""
+        """Return whether the answer says that it is not this letter, or that this letter is wrong."""
+        behind = [token.lower() for token in self[at + 1 : at + 4] if token not in _CLOSING]
+        if behind[:1] == ["is"] and not _WRONG.isdisjoint(behind[1:2]):
+            return True
         while at > 0 and (self[at - 1] in _OPENING or self[at - 1] in ("option", "choice")):
             at -= 1
         before = [token.lower() for token in self[max(at - 2, 0) : at]]

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import re
 
-FONT = re.compile(
-    r"\\(?:text(?:bf|it|rm|sf|tt|normal|sc|up)?|math(?:rm|bf|it|sf|tt|bb|cal|scr|frak|normal)|emph|underline"
-    r"|boldsymbol|bm|[mh]box|operatorname|boxed|fbox|bf|rm|displaystyle)(?![A-Za-z])\s*+"
+_TAKES_WHAT_FOLLOWS = (
+    r"\\(?:bf|rm|it|displaystyle|tiny|small|normalsize|large|Large|LARGE|huge|Huge)(?![A-Za-z])"
+    r"|\\(?:text)?color\s*+\{[^{}]*\}"
 )
+FONT = re.compile(
+    r"(?:\\(?:text(?:bf|it|rm|sf|tt|normal|sc|up)?|math(?:rm|bf|it|sf|tt|bb|cal|scr|frak|normal)|emph|underline"
+    rf"|boldsymbol|bm|[mh]box|operatorname|boxed|fbox)(?![A-Za-z])|(?P<switch>{_TAKES_WHAT_FOLLOWS}))\s*+"
+)
+SPACE = re.compile(r"(?<!\\)\\(?:[,;:! ]|q?quad(?![A-Za-z]))|~(?!~)")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 
 # The longer of two marks that begin alike comes first.
@@ -47,7 +52,7 @@ def _inner(text: str, start: int, end: int, closed: dict[int, int]) -> tuple[int
     if brace < end and closed.get(brace) == end - 1:
         return brace + 1, end - 1
     if font is not None and brace > start and not text.startswith("{", brace):
-        return (brace, end) if font[0].strip() in ("\\displaystyle", "\\bf", "\\rm") else None
+        return (brace, end) if font["switch"] else None
     for opening, closing in _PAIRS:
         first, last = start + len(opening), end - len(closing)
         if (

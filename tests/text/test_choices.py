@@ -21,6 +21,15 @@ ONE = (
         "{x}, because it is neutral",
         "clearly {x}",
     ),
+    *(
+        "\\textcolor{{red}}{{{x}}}",
+        "\\color{{blue}} {x}",
+        "\\large {x}",
+        "\\Large\\textbf{{{x}}}",
+        "\\,{x}\\,",
+        "{x}\\ ",
+    ),
+    *("\\left({x}\\right)", "\\quad {x}", "<{x}>", "{x} ({other} is wrong)", "not {other}. {x}"),
     *("{x} and not {other}", "not {other} but {x}", "{x} rather than {other}", "{x} (not {other})", "the U.S. ({x})"),
 )
 SEVERAL = (
@@ -31,6 +40,7 @@ SEVERAL = (
 NONE = (
     *("", " ", "a boson", "I do not know", "F = k x", "A = \\pi r^2", "\\Delta E", "B^2", "\\langle K \\rangle \\gg E"),
     *("f(A) = 3", "none of them", "42", "E", "AB", "U.S.A.", "D-brane", "it isn't so", "\\frac{A}{B}"),
+    *("A is wrong", "(B) is incorrect", "C is not right", "all but D", "anything but A", "\\text{everything but B}"),
 )
 
 
