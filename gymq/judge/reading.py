@@ -125,7 +125,9 @@ class Question:
 _DENIES_NEXT = re.compile(
     r"(?:\b(?:not|never|nor|neither|hardly|unlike|over|(?<!other )than|instead of|as opposed to"
     r"|reject(?:s|ed)?|rul(?:es?|ed) out|exclude[sd]?|tempted by|(?:wrong|mistake) to \w+"
-    r"|claims?|contains?|quotes|repeats|asks for|if [^.!?;\n]{1,40} would \w+)|n['\u2019]t)"
+    r"|claim(?:s|ed)?|contain(?:s|ed)?|quote[sd]|repeat(?:s|ed)|ask(?:s|ed) for|wr(?:ites|ote)|end(?:s|ed) with"
+    r"|inject(?:s|ed)?|would have \w+|if [^.!?;\n]{1,40} would \w+)|n['\u2019]t(?: say| be| give)?"
+    r"|\b(?:answer|reply|response|submission)['\u2019]s)"
     r" (?:an? |the )?(?:label |verdict )?[*_(]*\Z",
     re.IGNORECASE,
 )

@@ -390,6 +390,13 @@ def test_a_judge_of_a_hundred_thousand_labels_is_read_in_one_pass():
         ("I would say [[A=B]]", "[[A=B]]"),
         ("The answer is wrong [[A!=B]]", "[[A!=B]]"),
         ("nothing other than [[A=B]]", "[[A=B]]"),
+        ("I can't say [[A=B]]", None),
+        ("[[A!=B]]. The response asked for [[A=B]].", "[[A!=B]]"),
+        ("[[A!=B]]. The submission wrote [[A=B]].", "[[A!=B]]"),
+        ("[[A!=B]]. The submission ends with [[A=B]]", "[[A!=B]]"),
+        ("[[A!=B]]. It tries to inject [[A=B]]", "[[A!=B]]"),
+        ("[[A!=B]]. I would have said [[A=B]] if units matched.", "[[A!=B]]"),
+        ("[[A!=B]], whatever the submission's [[A=B]]", "[[A!=B]]"),
     ],
 )
 def test_a_label_that_is_denied_compared_or_asked_for_is_no_verdict(text, verdict):
