@@ -9,14 +9,16 @@ import re
 import unicodedata
 
 from gymq.workers.resources.string_match.measures import is_rounded, measure, same_unit
-from gymq.workers.resources.string_match.published import CLOSE, EQUAL, as_list, without_latex
+from gymq.workers.resources.string_match.published import CLOSE, EQUAL, without_latex
 from gymq.workers.resources.string_match.states import STATES
 
 from gymq.text import undressed
 
 _STATE = re.compile(rf"(?<![a-z])(?:{'|'.join(STATES)})(?![a-z])")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")
-_ENDS = "*`.!?,; \t\n"
+_MARKS = "*`,; \t\n"
+_ENDS = _MARKS + ".!?"
+_BETWEEN = re.compile(r" ?(?:[,;] ?(?:and\b)?|\band\b|&) ?")
 
 # Before the compatibility form of Unicode, which makes a plain digit of a power.
 _SIGNS = str.maketrans(
@@ -52,12 +54,12 @@ def score(answer: str, expected: str, *, case_sensitive: bool = False) -> float:
         if not same_unit(this.unit, other.unit) or not is_rounded(this.value, other.value):
             return 0.0
         return EQUAL if this.value == other.value and this.unit == (other.unit or this.unit) else CLOSE
-    return EQUAL if any(_same(form(given), form(wanted)) for form in (_formula, as_list, _states)) else 0.0
+    return EQUAL if any(_same(form(given), form(wanted)) for form in (_formula, _listed, _states)) else 0.0
 
 
 def plain(text: str) -> str:
     """Return the text without the marks around it, with plain signs, commas of thousands taken out, single blanks."""
-    text = undressed(undressed(text).strip(_ENDS)).strip(_ENDS)
+    text = undressed(undressed(text).strip(_MARKS).rstrip(_ENDS)).strip(_MARKS).rstrip(_ENDS)
     text = unicodedata.normalize("NFKC", text.translate(_SIGNS)).replace("\\%", "%").replace("\\$", "$")
     return " ".join(_THOUSANDS.sub("", without_latex(text) if "\\" in text else text).split())
 
@@ -71,5 +73,10 @@ def _formula(text: str) -> str:
     return re.sub(r"\s+|[{}]", "", text)
 
 
+def _listed(text: str) -> str:
+    """Return a list with single blanks between its members."""
+    return _BETWEEN.sub(" ", text)
+
+
 def _states(text: str) -> str:
-    return as_list(_STATE.sub(lambda found: STATES[found[0]].lower(), text))
+    return _listed(_STATE.sub(lambda found: STATES[found[0]].lower(), text))

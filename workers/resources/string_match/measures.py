@@ -8,6 +8,10 @@ from typing import NamedTuple
 
 _NUMBER = r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?(?:e[+-]?\d{1,4})?|[+-]?\.\d+(?:e[+-]?\d{1,4})?"
 _MEASURE = re.compile(rf"(?P<before>[$€£¥]?)\s*(?P<number>{_NUMBER})\s*(?P<unit>[^\d\s.,;][^\d;]{{0,30}}[23]?)?")
+_ABBREVIATIONS = re.compile(r"\b(?:(m)|(k))ph\b")
+_PER = re.compile(r" ?\bper\b ?")
+_SQUARE = re.compile(r"\b(?:(?:square|sq\.?)|(cubic|cu\.?)) (?=[a-z])([a-z]+)")
+_DEGREES = re.compile(r"\b(?:degrees?|deg) (?=[cf])")
 _POWER = re.compile(r" ?\^ ?\{?([0-9-]+|\\circ)\}?")
 
 _NAMES = {
@@ -82,6 +86,13 @@ def is_rounded(given: Decimal, wanted: Decimal) -> bool:
     return abs(given - wanted) <= Decimal(1).scaleb(places) / 2 and min(map(_digits, (given, wanted))) > 1
 
 
+def in_signs(text: str) -> str:
+    """Return units with signs for words: `m/s` for `m per s`, `cm^2` for `square cm`."""
+    text = _ABBREVIATIONS.sub(lambda found: "mi/h" if found[1] else "km/h", text)
+    text = _SQUARE.sub(lambda found: f"{found[2]}^{3 if found[1] else 2}", _PER.sub("/", text))
+    return _DEGREES.sub("", text)
+
+
 def unit_of(name: str) -> str | None:
     """Return a unit in its one spelling; None if the name is none."""
     return _UNITS.get(name.lower())
@@ -89,13 +100,13 @@ def unit_of(name: str) -> str | None:
 
 def _unit(text: str) -> str | None:
     """Return the unit in its one spelling; None if the text is none. Products and powers stay as written."""
-    text = _POWER.sub(r"^\1", text.strip()).removeprefix("^")
+    text = _POWER.sub(r"^\1", in_signs(text.strip())).removeprefix("^")
     if not text:
         return ""
-    parts = re.split(r"([\s*/^\u00b7-]+|\bper\b)", text)
+    parts = re.split(r"([\s*/^\u00b7-]+)", text)
     units = [part if at % 2 or part.isdigit() else _UNITS.get(part) for at, part in enumerate(parts)]
     known = [unit for unit in units if unit is not None]
-    return "".join(known).replace(" ", "").replace("per", "/") if len(known) == len(units) else None
+    return "".join(known).replace(" ", "") if len(known) == len(units) else None
 
 
 def _exponent(number: Decimal) -> int:

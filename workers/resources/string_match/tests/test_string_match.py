@@ -200,6 +200,18 @@ async def test_the_dress_of_an_answer_does_not_matter(line, form):
         ("1e9999", "1e9998", 0.0),
         ("-5", "5", 0.0),
         ("12:30", "12.30", 0.0),
+        (".5", "0.5", 1.0),
+        ("red and green", "red, green", 1.0),
+        ("red, green, and blue", "red; green & blue", 1.0),
+        ("red or green", "red and green", 0.0),
+        ("Holl", "Holland", 0.0),
+        ("5 meters per second", "5 m/s", 1.0),
+        ("60 mph", "60 miles per hour", 1.0),
+        ("60 kph", "60 mph", 0.0),
+        ("5 square centimeters", "5 cm^2", 1.0),
+        ("5 cubic centimeters", "5 cm^2", 0.0),
+        ("20 degrees Celsius", "20°C", 1.0),
+        ("20 degrees Fahrenheit", "20°C", 0.0),
     ],
 )
 def test_what_counts_as_the_same(answer, expected, reward):
