@@ -14,7 +14,7 @@ from gymq.workers.resources.math_with_code.answers import (
     published_same_answer,
 )
 from gymq.workers.resources.math_with_judge.equivalence import boxed, check, limits
-from gymq.workers.resources.math_with_judge.rules import AsMeant
+from gymq.workers.resources.math_with_judge.rules import as_meant
 
 import gymq
 from gymq.processes import CpuTimeUsedUp
@@ -91,7 +91,7 @@ class MathWithCode(gymq.Resources[MathRow, PythonSession]):
         if normalised(answer) == normalised(expected):
             return True
         try:
-            return (await self.compute(check, AsMeant(), expected, boxed(answer))).reward == 1.0
+            return (await self.compute(check, as_meant, expected, boxed(answer))).reward == 1.0
         except CpuTimeUsedUp:
             return False
 

@@ -15,8 +15,8 @@ import os
 import resource
 import signal
 import time
-from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
 
 from gymq import OptionsError
 from gymq.processes import ComputeLimits
@@ -42,12 +42,7 @@ class Equivalence(NamedTuple):
     cut_off: bool = False  # a limit ended it before it decided: no reward, but no "no" either
 
 
-class EquivalenceRule(Protocol):
-    """Decides in a process."""
-
-    def decide(self, expected_answer: str, reply: str) -> Equivalence:
-        """Return whether a reply gives the expected answer; errors as the library raises them."""
-
+Rule = Callable[[str, str], Equivalence]  # of an expected answer and a reply, in a process
 
 CUT_OFF = Equivalence(0.0, None, cut_off=True)
 
@@ -105,7 +100,7 @@ def _cpu_left_s() -> float:
     return 0.0 if limit == resource.RLIM_INFINITY else limit - used.ru_utime - used.ru_stime
 
 
-def check(rule: EquivalenceRule, expected_answer: str, reply: str) -> Equivalence:
+def check(rule: Rule, expected_answer: str, reply: str) -> Equivalence:
     """Return a decision, without any limit of ours. An error in the library counts as not equivalent.
 
     A step that the library's own alarm ended is taken for a "no" by the library, and for cut off here.
@@ -114,14 +109,14 @@ def check(rule: EquivalenceRule, expected_answer: str, reply: str) -> Equivalenc
     _rung.clear()
     try:
         with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-            found = rule.decide(expected_answer, reply)
+            found = rule(expected_answer, reply)
     except (Exception, timeout_exception):
         return CUT_OFF if _rung else Equivalence(0.0, None)
     return CUT_OFF if _rung and not found.reward else found
 
 
 def by_library(expected_answer: str, reply: str) -> Equivalence:
-    """Return the decision of math-verify's metric."""
+    """Decide as NeMo Gym does: by math-verify's metric, on the whole reply."""
     metric, _ = _library()
     reward, readings = metric([boxed(expected_answer)], [reply])
     expected, extracted = readings or ([], [])

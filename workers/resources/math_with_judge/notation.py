@@ -3,63 +3,58 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 
 from gymq.workers.resources.string_match.measures import unit_of
 
-from gymq.text import closing_braces, undressed
+from gymq.text import SPACE, closing_braces, undressed
 
-_UPRIGHT = re.compile(r"\\(?:mathrm|mathit|mathbf|operatorname|rm|mathsf)\s*\{\s*([A-Za-z])\s*\}")
-_UPRIGHT_NAME = re.compile(
-    r"\\(?:mathrm|operatorname)\s*\{\s*(sin|cos|tan|cot|sec|csc|log|ln|exp|arcsin|arccos|arctan|max|min|gcd|lcm)\s*\}"
+_RAISED = re.compile("[\u2070\u00b9\u00b2\u00b3\u2074-\u207b\u207f\u2071]+")
+_LOWERED = re.compile("[\u2080-\u2089]+")
+_VULGAR = re.compile("[\u00bc-\u00be\u2150-\u215e]")
+_COMMANDS = (
+    *(("×", "times"), ("·", "cdot"), ("⋅", "cdot"), ("÷", "div"), ("π", "pi"), ("∞", "infty"), ("≤", "le")),
+    *(("≥", "ge"), ("≠", "ne"), ("±", "pm"), ("∪", "cup"), ("∩", "cap"), ("∈", "in"), ("∅", "emptyset")),
+    *(("θ", "theta"), ("α", "alpha"), ("β", "beta")),
 )
-_SIZE = re.compile(r"\\(?:big|Big|bigg|Bigg)[lrm]?(?![A-Za-z])")
-_SAYS = re.compile(r"\\text ?\{([^{}]*)\}")
-_SAYS_AT_ITS_END = re.compile(r"\b(?:is|are|equals|be|get|have|answer):?\Z|:\Z", re.IGNORECASE)
-_THOUSANDS = re.compile(r"(?<=\d)(?:\\[,;:! ]|\{,\}|[\u2009\u202f\u00a0'](?=\d{3}))+(?=\d{3}(?!\d))")
-_BLANKS = re.compile(r"[ \t\r\n]+")
-_THIN = re.compile(r"\\[,;:!]|[\u2009\u200a\u202f\u00a0]|\\ ")
-_ROOT = re.compile(r"([\u221a\u221b\u221c])\s*(\d+(?:\.\d+)?|[A-Za-z])")
-_ROOT_OF = re.compile(r"([\u221a\u221b\u221c])\s*\(([^()]*)\)")
-_INDEX = {"\u221a": "", "\u221b": "[3]", "\u221c": "[4]"}
-_RAISED = "\u2070\u00b9\u00b2\u00b3\u2074\u2075\u2076\u2077\u2078\u2079\u207a\u207b\u207f\u2071"
-_RAISED_RUN = re.compile(f"[{_RAISED}]+")
-_PLAIN_OF_RAISED = str.maketrans(_RAISED, "0123456789+-ni")
-_LOWERED = "\u2080\u2081\u2082\u2083\u2084\u2085\u2086\u2087\u2088\u2089"
-_LOWERED_RUN = re.compile(f"[{_LOWERED}]+")
-_PLAIN_OF_LOWERED = str.maketrans(_LOWERED, "0123456789")
 _SIGNS = str.maketrans(
     {
         **dict.fromkeys("\u2212\u2013\u2010\u2011\ufe63\uff0d", "-"),
         **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff", ""),
-        "\u00d7": r"\times ",
-        "\u00b7": r"\cdot ",
-        "\u22c5": r"\cdot ",
-        "\u00f7": r"\div ",
-        "\u03c0": r"\pi ",
-        "\u221e": r"\infty ",
-        "\u2264": r"\le ",
-        "\u2265": r"\ge ",
-        "\u2260": r"\ne ",
-        "\u00b1": r"\pm ",
+        **{sign: f"\\{name} " for sign, name in _COMMANDS},
         "\u00b0": r"^{\circ}",
-        "\u00bd": r"\frac{1}{2}",
-        "\u00bc": r"\frac{1}{4}",
-        "\u00be": r"\frac{3}{4}",
-        "\u2153": r"\frac{1}{3}",
-        "\u2154": r"\frac{2}{3}",
-        "\u222a": r"\cup ",
-        "\u2229": r"\cap ",
-        "\u2208": r"\in ",
-        "\u03b8": r"\theta ",
-        "\u03b1": r"\alpha ",
-        "\u03b2": r"\beta ",
+        "\u2032": "'",
+        "\u2033": "''",
     }
 )
-_ARROW = re.compile(r"\\(?:to|(?:long)?rightarrow|(?:Long)?[Rr]ightarrow|implies|mapsto)(?![A-Za-z])|[\u2192\u21d2]")
+_FUNCTIONS = "arcsin|arccos|arctan|sinh|cosh|tanh|sin|cos|tan|cot|sec|csc|log|ln|exp"
+_REWRITTEN = (
+    (re.compile(r"\\(?:big|Big|bigg|Bigg)[lrm]?(?![A-Za-z])"), ""),
+    (
+        re.compile(r"\\(?:to|(?:long)?rightarrow|(?:Long)?[Rr]ightarrow|implies|mapsto)(?![A-Za-z])|[\u2192\u21d2]"),
+        " = ",
+    ),
+    (re.compile(rf"\\(?:mathrm|operatorname)\s*\{{\s*({_FUNCTIONS}|max|min|gcd|lcm)\s*\}}"), r"\\\1"),
+    (re.compile(r"\\(?:mathrm|mathit|mathbf|operatorname|rm|mathsf)\s*\{\s*([A-Za-z])\s*\}"), r"\1"),
+    (re.compile(r"(?<=\d)(?:\\[,;:! ]|\{,\}|[\u2009\u202f\u00a0'](?=\d{3}))+(?=\d{3}(?!\d))"), ""),
+    (SPACE, " "),
+    (re.compile(r"[\u2009\u200a\u202f\u00a0]"), " "),
+    (re.compile(r"\\varnothing(?![A-Za-z])|\\\{ ?\\\}"), r"\\emptyset "),
+    (re.compile(r"\\prime(?![A-Za-z]) ?"), "'"),
+    (re.compile(r"\^ ?(?:\{ ?('{1,9}) ?\}|(?='))"), r"\1"),
+    (re.compile(r"(?<![\\A-Za-z])([AaPp])\. ?[Mm]\."), r"\1m"),
+    (re.compile(r", ?(?:\\text ?\{ ?and ?\}|and\b)"), ","),
+)
+_ROOT = re.compile(r"([\u221a\u221b\u221c])\s*(?:\(([^()]*)\)|(\d+(?:\.\d+)?|[A-Za-z]))")
+_INDEX = {"\u221a": "", "\u221b": "[3]", "\u221c": "[4]"}
+_SCALE = re.compile(r"(?<=\d) ?(\\text ?\{)? ?(thousand|million|billion|trillion)\b ?")
+_ZEROS = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
+_SAYS = re.compile(r"\\text ?\{([^{}]*)\}")
+_SAYS_AT_ITS_END = re.compile(r"\b(?:is|are|equals|be|get|have|answer):?\Z|:\Z", re.IGNORECASE)
+_BLANKS = re.compile(r"[ \t\r\n]+")
 _REPEATING = re.compile(
     r"(?<![\d.])(\d*)\.(\d*)(?:\\(?:overline|bar)\s*\{(\d+)\}|\\dot\s*\{?(\d)\}?(?:(\d*)\\dot\s*\{?(\d)\}?)?|\((\d+)\))"
 )
-_FUNCTIONS = "arcsin|arccos|arctan|sinh|cosh|tanh|sin|cos|tan|cot|sec|csc|log|ln|exp"
 _FUNCTION = re.compile(rf"(?<![\\A-Za-z])({_FUNCTIONS})(?![A-Za-z])")
 _NAME = re.compile(r"(?<![\\A-Za-z])(pi|theta|alpha|beta|infinity|inf)(?![A-Za-z])")
 _OPENS = re.compile(r"(?<![\\A-Za-z])(sqrt|cbrt)\s*\(|\^\s*\(")
@@ -71,18 +66,22 @@ _POWER_OF_DIGITS = re.compile(r"\^\s*(-?\d{2,}|-\d)")
 
 def tidy(answer: str) -> str:
     """Return an answer in LaTeX, without the dress around it."""
-    text = _BLANKS.sub(" ", undressed(answer.translate(_SIGNS)))
-    text = _RAISED_RUN.sub(lambda found: "^{" + found[0].translate(_PLAIN_OF_RAISED) + "}", text)
-    text = _LOWERED_RUN.sub(lambda found: "_{" + found[0].translate(_PLAIN_OF_LOWERED) + "}", text)
-    text = _ARROW.sub(" = ", _SIZE.sub("", text))
-    text = _UPRIGHT_NAME.sub(r"\\\1", _UPRIGHT.sub(r"\1", text))
-    text = _THIN.sub(" ", _THOUSANDS.sub("", text))
-    text = _ROOT_OF.sub(lambda found: rf"\sqrt{_INDEX[found[1]]}{{{found[2]}}}", text)
-    text = _ROOT.sub(lambda found: rf"\sqrt{_INDEX[found[1]]}{{{found[2]}}}", text)
+    text = _RAISED.sub(lambda found: f"^{{{_compatible(found[0])}}}", answer)
+    text = _LOWERED.sub(lambda found: f"_{{{_compatible(found[0])}}}", text)
+    text = _VULGAR.sub(lambda found: rf"\frac{{{_compatible(found[0])}}}".replace("\u2044", "}{"), text)
+    text = _BLANKS.sub(" ", undressed(text.translate(_SIGNS)))
+    for pattern, replacement in _REWRITTEN:
+        text = pattern.sub(replacement, text)
+    text = _ROOT.sub(lambda found: rf"\sqrt{_INDEX[found[1]]}{{{found[2] or found[3]}}}", text)
+    text = _SCALE.sub(lambda found: rf" \cdot 10^{{{_ZEROS[found[2]]}}} {found[1] or ''}", text)
     text = _SAYS.sub(_unless_it_introduces, text).strip()
     text = undressed(_without_stop(text))
     text = _REPEATING.sub(_fraction, text)
     return _PRODUCT.sub(_as_product, _from_plain(text))
+
+
+def _compatible(signs: str) -> str:
+    return unicodedata.normalize("NFKC", signs)
 
 
 def _as_product(found: re.Match[str]) -> str:
@@ -92,7 +91,8 @@ def _as_product(found: re.Match[str]) -> str:
 
 def _unless_it_introduces(found: re.Match[str]) -> str:
     """Return nothing for words such as `The answer is`."""
-    return "" if _SAYS_AT_ITS_END.search(found[1].strip()) else found[0]
+    said = found[1].strip()
+    return found[0] if said and not _SAYS_AT_ITS_END.search(said) else ""
 
 
 def _without_stop(text: str) -> str:

@@ -9,7 +9,7 @@ from gymq.workers.resources.math_with_judge.equivalence import Equivalence, by_l
 from gymq.workers.resources.math_with_judge.exact import same_number
 from gymq.workers.resources.math_with_judge.notation import is_balanced, tidy
 from gymq.workers.resources.math_with_judge.size import end_of_huge
-from gymq.workers.resources.math_with_judge.texts import other_unit, same_text
+from gymq.workers.resources.math_with_judge.texts import CURRENCY, other_signs, same_text
 
 from gymq.text import boxes, conclusion
 
@@ -17,45 +17,41 @@ LONGEST_ANSWER = 1_000  # characters; of a reply without a box, so many at its e
 _JOINS = re.compile(r"[\s$,;.]*(?:(?:and|or|,|;)[\s$]*)?")
 
 
-class AsMeant:
-    """Takes the answer that the reply stands by, behind its thoughts; numbers are exact, texts are no products.
+def as_meant(expected_answer: str, reply: str) -> Equivalence:
+    """Decide by the answer that the reply stands by, behind its thoughts; numbers are exact, texts are no products.
 
-    math-verify reads formulas and compares those that are no numbers. A calculation that takes for ever
-    and that the expected answer does not need is wrong.
+    math-verify reads formulas and compares those that are no numbers. Of a calculation that takes for ever
+    and that the expected answer does not need, only the value counts that the answer says it has.
     """
-
-    def decide(self, expected_answer: str, reply: str) -> Equivalence:
-        answer = last_answer(reply)
-        if answer is None:
-            return self._from_prose(expected_answer, conclusion(reply)[-LONGEST_ANSWER:])
-        if len(answer) > LONGEST_ANSWER + len(expected_answer) or not is_balanced(answer):
-            return Equivalence(0.0, answer[:LONGEST_ANSWER])
-        wanted, given = tidy(expected_answer), tidy(answer)
-        same = same_text(wanted, given)
-        if same is not None:
-            return Equivalence(float(same), given)
-        if end_of_huge(given) and not end_of_huge(wanted):
+    answer = last_answer(reply)
+    if answer is None:
+        return _from_prose(expected_answer, conclusion(reply)[-LONGEST_ANSWER:])
+    if len(answer) > LONGEST_ANSWER + len(expected_answer) or not is_balanced(answer):
+        return Equivalence(0.0, answer[:LONGEST_ANSWER])
+    wanted, given = tidy(expected_answer), tidy(answer)
+    same = same_text(wanted, given)
+    if same is not None:
+        return Equivalence(float(same), given)
+    if not end_of_huge(wanted) and (end := end_of_huge(given)):
+        _, equals, value = given[end:].rpartition("=")
+        if not equals:
             return Equivalence(0.0, given)
-        readings = _read(f"\\boxed{{{given}}}")
-        shown = str(readings[0]) if readings else given
-        same = not other_unit(wanted, given) and _is_same(wanted, given, readings)
-        return Equivalence(float(same), shown)
-
-    def _from_prose(self, expected_answer: str, end: str) -> Equivalence:
-        wanted = tidy(expected_answer)
-        if not end_of_huge(wanted):
-            end = end[end_of_huge(end) :]
-        found = by_library(wanted, end)
-        if found.reward and is_contradiction(_read(end)):
-            return Equivalence(0.0, found.extracted_answer)
-        return found
+        given = value.strip()
+    is_other = other_signs(wanted, given)
+    wanted, given = wanted.removeprefix(CURRENCY), given.removeprefix(CURRENCY)
+    readings = _read(f"\\boxed{{{given}}}")
+    shown = str(readings[0]) if readings else given
+    return Equivalence(float(not is_other and _is_same(wanted, given, readings)), shown)
 
 
-class Published:
-    """Decides as math-verify's metric does, on the whole reply."""
-
-    def decide(self, expected_answer: str, reply: str) -> Equivalence:
-        return by_library(expected_answer, reply)
+def _from_prose(expected_answer: str, end: str) -> Equivalence:
+    wanted = tidy(expected_answer)
+    if not end_of_huge(wanted):
+        end = end[end_of_huge(end) :].replace("\u2212", "-")
+    found = by_library(wanted, end)
+    if found.reward and is_contradiction(_read(end)):
+        return Equivalence(0.0, found.extracted_answer)
+    return found
 
 
 def last_answer(reply: str) -> str | None:
@@ -64,13 +60,13 @@ def last_answer(reply: str) -> str | None:
     found = boxes(said)
     if not found:
         return None
-    texts = [found[-1].text]
+    texts = [found[-1].text]  # from the last one backwards
     for before, box in zip(found[-2::-1], found[:0:-1], strict=False):
         end = said.index("{", before.start) + len(before.text) + 2
         if not _JOINS.fullmatch(said, end, box.start) or "\n" in said[end : box.start]:
             break
-        texts.insert(0, before.text)
-    return ", ".join(dict.fromkeys(texts))
+        texts.append(before.text)
+    return ", ".join(dict.fromkeys(reversed(texts)))
 
 
 def _is_same(wanted: str, given: str, answer: list[Any]) -> bool:

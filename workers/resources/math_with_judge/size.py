@@ -1,4 +1,4 @@
-"""Calculations that no answer needs: towers of powers, huge factorials, long sums, which take for ever."""
+"""Calculations that no answer needs: towers of powers, huge factorials, long sums, integrals, which take for ever."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _TOWER = re.compile(rf"(?<![\d.])\d++(?: ?\^ ?{_OPENS} ?-?\d++)+")
 _NUMBER = re.compile(r"\d+")
 _LONG = re.compile(
     r"\d{6}[)} ]?!|![)}]{1,3} ?!|\\[dt]?binom ?\{ ?\d{6}|\\(?:sum|prod)(?![a-z])[^$]{0,60}\^ ?\{? ?\d{5}"
-    r"|[a-z][^()]{0,40}\) ?\^ ?\{? ?\d{3}"
+    r"|[a-z][^()]{0,40}\) ?\^ ?\{? ?\d{3}|\\(?:o|i{0,3})int(?![a-z])"
 )
 
 

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 
-from gymq.workers.resources.string_match.measures import unit_of
+from gymq.workers.resources.string_match.measures import in_signs, unit_of
 
+CURRENCY = "\\$"
 _TEXT = re.compile(r"\\(?:text(?:bf|it|rm|normal)?|mathrm|mbox)\s*\{([^{}]*)\}")
 _LETTERS = re.compile(r"[A-Z]{2,}|[A-Za-z]{3,}")
 _FIGURE = re.compile(r"\\?(angle|triangle|overline|overleftrightarrow|square|odot|arc|widehat) ?\{? ?([A-Z]{2,}) ?\}?")
-_NUMBERS = re.compile(r"\d+(?:\s*([-:])\s*\d+)+|\d+(?:\s*/\s*\d+){2}")
+_NUMBERS = re.compile(r"(\d+(?: ?[-:] ?\d+)+|\d+(?: ?/ ?\d+){2}) ?([A-Za-z ]*)")
+_IN_A_BASE = re.compile(r"(\d[\dA-F]*)(?:_ ?\{? ?(\d+) ?\}?)?")
+_UNEQUAL = re.compile(r"\\neq?(?![A-Za-z])|\\not ?=")
+_PRIMED = re.compile(r"(?<![\\A-Za-z])([A-Za-z])('*)")
 _DIGITS = re.compile(r"\d+")
-_EXPONENT = re.compile(r" ?\^ ?\{?(-?\d)\}?")
+_EXPONENT = re.compile(r" ?\^ ?(?:\{(-?\d)\}|(-?\d))")
 _PIECE = re.compile(r"\\(?:text(?:bf|it|rm|normal)?|mathrm|mbox) ?\{[^{}]*\}|\^-?\d|[A-Za-z]+|[^A-Za-z]")
 _NO_UNIT = re.compile(r"\\%|\^ ?\{? ?\\circ ?\}?")
 _FORMULA_NAMES = frozenset({"sin", "cos", "tan", "cot", "sec", "csc", "log", "exp", "max", "min", "gcd", "lcm", "mod"})
@@ -26,10 +30,15 @@ def same_text(expected: str, answer: str) -> bool | None:
     if figure := _FIGURE.fullmatch(wanted):
         other = _FIGURE.fullmatch(given)
         return other is not None and other[1] == figure[1] and _same_figure(figure[1], figure[2], other[2])
-    if _NUMBERS.fullmatch(wanted):
-        if not _NUMBERS.fullmatch(given):
+    if numbers := _NUMBERS.fullmatch(wanted):
+        others = _NUMBERS.fullmatch(given)
+        if others is None:
             return False if "-" in wanted else None
-        return _signs(wanted) == _signs(given) and _values(wanted) == _values(given)
+        is_other = numbers[2] and others[2] and numbers[2].lower() != others[2].lower()
+        return not is_other and _signs(wanted) == _signs(given) and _values(wanted) == _values(given)
+    if "_" in wanted and (number := _IN_A_BASE.fullmatch(wanted)):
+        other = _IN_A_BASE.fullmatch(given)
+        return other is not None and other[1].lstrip("0") == number[1].lstrip("0") and other[2] in (None, number[2])
     if _LETTERS.fullmatch(wanted) and wanted.lower() not in _FORMULA_NAMES:
         return given == wanted if wanted.isupper() else given.lower() == wanted.lower()
     if _TEXT.search(expected) and not re.search(r"[\d=^_\\]", wanted):
@@ -37,12 +46,17 @@ def same_text(expected: str, answer: str) -> bool | None:
     return None
 
 
-def other_unit(expected: str, answer: str) -> bool:
-    """Return whether both have a unit, a direction or a thing that is counted, and it is not the same."""
+def other_signs(expected: str, answer: str) -> bool:
+    """Return whether two answers differ in what the library does not read: units, primes, and the sign for unequal."""
+    if bool(_UNEQUAL.search(expected)) != bool(_UNEQUAL.search(answer)):
+        return True
+    primes, others = _primes(expected), _primes(answer)
+    if any(primes[letter] != others[letter] for letter in primes.keys() & others.keys()):
+        return True
     wanted, given = _unit(expected), _unit(answer)
     if not wanted or not given:
         return False
-    return wanted != given and not wanted <= given and not given <= wanted
+    return _powers(wanted) != _powers(given) or not (wanted <= given or given <= wanted)
 
 
 def _plain(text: str) -> str:
@@ -50,18 +64,34 @@ def _plain(text: str) -> str:
 
 
 def _unit(text: str) -> frozenset[str]:
-    """Return the words behind a number; none if they may be letters of a formula."""
-    pieces = _PIECE.findall(_EXPONENT.sub(r"^\1", _NO_UNIT.sub("", text)).strip())
+    """Return the words behind a number, and the currency before it; none if they may be letters of a formula."""
+    before = frozenset({"$"} if text.startswith(CURRENCY) else ())
+    pieces = _PIECE.findall(_EXPONENT.sub(r"^\1\2", _NO_UNIT.sub("", in_signs(text))).strip())
     behind = []
     while pieces and (pieces[-1] in "/ ." or len(pieces[-1]) > 1 or pieces[-1].isalpha()):
         behind.append(pieces.pop())
+    while behind and behind[-1][0] == "^":  # of the number
+        behind.pop()
     if not pieces or not (pieces[-1].isdigit() or pieces[-1] in ")]}"):
         return frozenset()
     if not all(unit_of(word) or len(word) > 2 for word in behind if word.isalpha()):
         return frozenset()
     words = re.findall(r"[A-Za-z]+|\^-?\d|/", _TEXT.sub(r" \1 ", " ".join(behind)))
     names = [unit_of(word) or word.lower().removesuffix("s") for word in words]
-    return frozenset(names) - _SMALL_WORDS
+    return before | frozenset(names) - _SMALL_WORDS
+
+
+def _powers(unit: frozenset[str]) -> frozenset[str]:
+    """Return the exponents of a unit, and whether something is divided."""
+    return frozenset(name for name in unit if name[0] in "^/")
+
+
+def _primes(text: str) -> dict[str, set[str]]:
+    """Return the primes that each letter has."""
+    found: dict[str, set[str]] = {}
+    for letter, primes in _PRIMED.findall(text):
+        found.setdefault(letter, set()).add(primes)
+    return found
 
 
 def _same_figure(kind: str, one: str, other: str) -> bool:

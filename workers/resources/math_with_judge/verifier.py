@@ -5,14 +5,14 @@ The judge is asked twice, with the answers in both orders, and has to find them 
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pydantic
-from gymq.workers.resources.math_with_judge.equivalence import CUT_OFF, Equivalence, boxed, check, limits
-from gymq.workers.resources.math_with_judge.rules import AsMeant, Published
+from gymq.workers.resources.math_with_judge.equivalence import CUT_OFF, Equivalence, boxed, by_library, check, limits
+from gymq.workers.resources.math_with_judge.rules import as_meant
 
 import gymq
-from gymq.judge import Judge, JudgeOptions, Labels, PromptTemplate, compare, last_text
+from gymq.judge import Judge, JudgeOptions, Labels, PromptTemplate, Question, compare
 from gymq.processes import CpuTimeUsedUp
 
 EQUAL = "[[A=B]]"
@@ -83,7 +83,8 @@ class MathVerifier(gymq.Resources[MathRowT]):
     async def start(self) -> None:
         options = self.options
         self.compute_limits = limits(options.library_verifier_timeout_seconds, options.library_verifier_max_concurrency)
-        self._rule = AsMeant() if options.hardened else Published()
+        self._rule = as_meant if options.hardened else by_library
+        self._question = Question(QUESTION, LABELS, options.hardened)
         self._judge = Judge.of(self, options) if options.should_use_judge else None
 
     async def verify(self, request: gymq.VerifyRequest[MathRowT]) -> gymq.Verdict:
@@ -95,13 +96,10 @@ class MathVerifier(gymq.Resources[MathRowT]):
         judge = self._judge
         if judge is not None and not library.reward:
             answer = reply if library.extracted_answer is None else library.extracted_answer
-            verdict = first_verdict
-            if self.options.hardened:
-                answer, verdict = LABELS.material(answer), hardened_verdict
             comparison = await compare(
-                lambda a, b: judge.ask(prompt(row.question, a, b), verdict),
+                lambda a, b: judge.ask(prompt(row.question, a, b), self._question.read),
                 row.expected_answer,
-                answer,
+                self._question.material(answer),
                 equal_label=EQUAL,
                 swap=True,
             )
@@ -133,13 +131,3 @@ class MathVerifier(gymq.Resources[MathRowT]):
 def prompt(problem: str, answer_a: str, answer_b: str) -> str:
     """Return the user's message for one comparison."""
     return QUESTION.fill(problem=problem, answer_a=answer_a, answer_b=answer_b)
-
-
-def hardened_verdict(response: dict[str, Any]) -> str | None:
-    """Return the label that `Labels` reads in the last text of the judge's last output item, if there is one."""
-    return LABELS.read(last_text(response))
-
-
-def first_verdict(response: dict[str, Any]) -> str | None:
-    """Return the label that comes first in the last text of the judge's last output item, if there is one."""
-    return LABELS.first(last_text(response))

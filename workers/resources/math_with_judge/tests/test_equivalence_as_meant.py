@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import signal
+import time
 from fractions import Fraction
 
 import pytest
-from gymq.workers.resources.math_with_judge.rules import AsMeant, last_answer
-
-RULE = AsMeant()
+from gymq.workers.resources.math_with_judge.rules import as_meant, last_answer
 
 
 @pytest.fixture(autouse=True)
@@ -18,7 +17,7 @@ def no_alarm(monkeypatch):
 
 
 def earns(expected: str, answer: str) -> bool:
-    return RULE.decide(expected, f"So it is \\boxed{{{answer}}}.").reward == 1.0
+    return as_meant(expected, f"So it is \\boxed{{{answer}}}.").reward == 1.0
 
 
 TINY = [
@@ -95,6 +94,26 @@ SAME = [
     ("2ab", "2ba"),
     ("{1,2}", r"\{2,1\}"),
     ("x=5", "5"),
+    (r"\begin{pmatrix}1&2\\3&400\end{pmatrix}", r"\begin{pmatrix} 1 & 2 \\ 3 & 400 \end{pmatrix}"),
+    ("f''(x)", r"f^{\prime\prime}(x)"),
+    ("x'", "x\u2032"),
+    ("f'(x)=2x", "2x"),
+    ("101_2", "101_{2}"),
+    ("101_2", "0101_2"),
+    ("101_2", "101"),
+    (r"\emptyset", r"\varnothing"),
+    (r"\emptyset", r"\{\}"),
+    (r"7:30 \text{ PM}", "7:30 p.m."),
+    ("7:30", "7:30 PM"),
+    (r"6 \text{ a.m.}", r"6 \text{ AM}"),
+    ("A,B,C", "A, B, and C"),
+    ("1½", r"\frac{3}{2}"),
+    ("x⁻¹", r"\frac{1}{x}"),
+    (r"25 \text{ mph}", r"25 \text{ miles per hour}"),
+    (r"12 \text{ cm}^2", r"12 \text{ square cm}"),
+    (r"5 \text{ million}", "5,000,000"),
+    (r"\$5\text{ million}", r"\$5,000,000"),
+    (r"\$5", r"5 \text{ dollars}"),
 ]
 
 
@@ -130,6 +149,20 @@ OTHERS = [
     ("(1,2)", "(2,1)"),
     ("x^2", "x^3"),
     (r"0.\overline{6}", "0.6"),
+    ("f''(x)", "f'(x)"),
+    ("f'(x)", "f(x)"),
+    ("a'+b", "a+b'"),
+    ("101_2", "101_3"),
+    ("101_2", "5_{10}"),
+    ("7:30 PM", "7:30 AM"),
+    (r"25 \text{ mph}", r"25 \text{ km/h}"),
+    (r"5 \text{ m/s}", r"5 \text{ m/s}^2"),
+    (r"12 \text{ cm}^2", r"12 \text{ cm}"),
+    (r"12 \text{ cm}^2", r"12 \text{ cubic cm}"),
+    ("5", r"5 \text{ million}"),
+    (r"5 \text{ million}", r"5 \text{ billion}"),
+    (r"\$5", r"5 \text{ cents}"),
+    ("5", r"\neq 5"),
 ]
 
 
@@ -164,8 +197,25 @@ def test_the_answer_that_the_reply_stands_by_counts(reply, answer):
 
 
 def test_an_answer_without_a_box_is_the_last_one():
-    assert RULE.decide("9", "First 8, then 9. The final answer is $9$.").reward == 1.0
-    assert RULE.decide("8", "First 8, then 9. The final answer is $9$.").reward == 0.0
+    assert as_meant("9", "First 8, then 9. The final answer is $9$.").reward == 1.0
+    assert as_meant("8", "First 8, then 9. The final answer is $9$.").reward == 0.0
+    assert as_meant("-3", "The final answer is \u22123.").reward == 1.0
+
+
+def test_of_an_integral_the_value_counts_that_the_answer_says_it_has():
+    assert earns("1", r"\int_0^1 2x\,dx = 1")
+    assert earns("x^2 + C", r"\int 2x\,dx = x^2 + C")
+    assert earns(r"\int f", r"\int f")
+    assert not earns("1", r"\int_0^1 2x\,dx")
+    assert not earns("1", r"\int_0^1 2x\,dx = 2")
+    assert not earns("5", r"\int \sin(x^2) e^{x} dx")
+
+
+@pytest.mark.parametrize("part", ["\\boxed{1} ", "\\boxed{1}, ", "\\boxed{", "answer: "])
+def test_a_megabyte_is_judged_in_a_second(part):
+    begin = time.process_time()
+    as_meant("5", part * (1_000_000 // len(part)))
+    assert time.process_time() - begin < 3.0  # a busy machine spends more
 
 
 @pytest.mark.parametrize(
@@ -174,4 +224,4 @@ def test_an_answer_without_a_box_is_the_last_one():
 @pytest.mark.parametrize("in_a_box", [True, False])
 def test_a_reply_that_repeats_itself_is_wrong(part, in_a_box):
     text = part * (40_000 // len(part))
-    assert RULE.decide("5", f"\\boxed{{{text}}}" if in_a_box else text).reward == 0.0
+    assert as_meant("5", f"\\boxed{{{text}}}" if in_a_box else text).reward == 0.0

@@ -11,11 +11,12 @@ from typing import Any
 import pytest
 from gymq.workers.resources.math_with_judge import equivalence, verifier
 from gymq.workers.resources.math_with_judge.notation import tidy
-from gymq.workers.resources.math_with_judge.rules import AsMeant, Published, last_answer
+from gymq.workers.resources.math_with_judge.rules import as_meant, last_answer
 from gymq.workers.resources.math_with_judge.size import end_of_huge
 from gymq.workers.resources.math_with_judge.worker import Math
 
 import gymq
+from gymq.judge import Question
 from gymq.testing import Harness, prompt, reply
 from tests.support.judges import Judge, plain
 
@@ -196,8 +197,9 @@ async def test_the_judge_sees_the_whole_reply_when_no_answer_was_found_in_it():
     ],
 )
 def test_only_the_last_text_of_the_judge_counts(output, equal, equal_for_the_peer):
-    assert (verifier.hardened_verdict(reply(*output)) == verifier.EQUAL) is equal
-    assert (verifier.first_verdict(reply(*output)) == verifier.EQUAL) is equal_for_the_peer
+    for hardened, is_equal in ((True, equal), (False, equal_for_the_peer)):
+        question = Question(verifier.QUESTION, verifier.LABELS, hardened)
+        assert (question.read(reply(*output)) == verifier.EQUAL) is is_equal
 
 
 async def test_an_answer_brings_no_label_and_ends_no_place():
@@ -229,12 +231,12 @@ async def test_an_answer_brings_no_label_and_ends_no_place():
 )
 def test_an_equation_of_different_numbers_is_no_answer(given, reward, reward_of_the_peer):
     text = f"So \\boxed{{{given}}}"
-    assert equivalence.check(AsMeant(), "7", text).reward == reward
-    assert equivalence.check(Published(), "7", text).reward == reward_of_the_peer
+    assert equivalence.check(as_meant, "7", text).reward == reward
+    assert equivalence.check(equivalence.by_library, "7", text).reward == reward_of_the_peer
 
 
 def test_several_equations_are_several_answers():
-    assert equivalence.check(AsMeant(), "x = 1, y = 2", "\\boxed{x = 1, y = 2}").reward == 1.0
+    assert equivalence.check(as_meant, "x = 1, y = 2", "\\boxed{x = 1, y = 2}").reward == 1.0
 
 
 @pytest.mark.nightly
@@ -296,7 +298,7 @@ def test_delimiters_around_the_expected_answer_are_taken_off(expected_answer, cl
     ],
 )
 def test_what_counts_as_equivalent(expected, given, reward):
-    assert equivalence.check(AsMeant(), expected, f"The answer is \\boxed{{{given}}}").reward == reward
+    assert equivalence.check(as_meant, expected, f"The answer is \\boxed{{{given}}}").reward == reward
 
 
 @pytest.mark.parametrize(
@@ -345,11 +347,11 @@ def test_what_answers_say_is_calculated(answer):
 
 
 def test_a_factorial_is_no_shout():
-    assert AsMeant().decide("120", "\\boxed{5!}").reward == 1.0
-    assert AsMeant().decide("5", "\\boxed{5!}").reward == 0.0
-    assert AsMeant().decide("\\text{Paris}", "\\boxed{\\text{Paris}.}").reward == 1.0
+    assert as_meant("120", "\\boxed{5!}").reward == 1.0
+    assert as_meant("5", "\\boxed{5!}").reward == 0.0
+    assert as_meant("\\text{Paris}", "\\boxed{\\text{Paris}.}").reward == 1.0
 
 
 def test_a_huge_calculation_that_is_expected_is_tried_and_one_before_the_answer_is_not():
-    assert AsMeant().decide("9^{9^{9}}", "\\boxed{9^{9^{9}}}").reward == 1.0
-    assert AsMeant().decide("5", "As $9^{9^{9^{9}}}$ ends in 9, the answer is 5").reward == 1.0
+    assert as_meant("9^{9^{9}}", "\\boxed{9^{9^{9}}}").reward == 1.0
+    assert as_meant("5", "As $9^{9^{9^{9}}}$ ends in 9, the answer is 5").reward == 1.0
