@@ -6,6 +6,8 @@ import functools
 import re
 from typing import Any
 
+_DOLLAR = re.compile(r"\\.|\[(?:\\.|[^\]\\])*+(?:\]|\Z)|(\$)", re.DOTALL)
+
 error = re.error  # under the names of `re`, since it takes its place
 
 
@@ -25,8 +27,9 @@ def compile(pattern: str) -> Any:
     Raises:
         re.error: it is malformed.
     """
+    pattern = _DOLLAR.sub(lambda found: r"\Z" if found[1] else found[0], pattern)  # not before a line's end at the end
     if re.search(r"\\[pP]\{", pattern) is None:
-        return re.compile(pattern)
+        return re.compile(pattern, re.ASCII)
     import regex
 
     try:

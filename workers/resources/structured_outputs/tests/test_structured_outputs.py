@@ -447,6 +447,20 @@ def test_multiples_are_those_of_the_written_digits(step, good, bad):
     assert [one for one in bad.split() if not check_reply(AsMeant(), one, schema, "json", True).error_type] == []
 
 
+@pytest.mark.parametrize(
+    ("pattern", "good", "bad"),
+    [
+        (r"^\d{3}$", "123", ("123\n", "\u0661\u0662\u0663", "1234")),
+        (r"^[$]\$\w+$", "$$a", ("$$a\n", "$$\u00e9")),
+        (r"^\p{L}+$", "\u00e9", ("\u00e9\n", "1")),
+    ],
+)
+def test_patterns_are_those_of_ecmascript(pattern, good, bad):
+    schema = {"type": "string", "pattern": pattern}
+    assert error_of(json.dumps(good), schema) is None
+    assert [one for one in bad if error_of(json.dumps(one), schema) is None] == []
+
+
 INTEGER = {"type": "integer"}
 OPTIONAL = {"anyOf": [INTEGER, {"type": "null"}]}
 NAMED = {"$defs": {"n": INTEGER, "m": {"$ref": "#/$defs/n"}}}
