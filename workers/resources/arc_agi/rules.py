@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Iterator
-from typing import Protocol
 
 from gymq.text import boxes, conclusion
 
@@ -19,28 +18,16 @@ _WHITE_SPACE = re.compile(r"\s+")
 _WHOLE = re.compile(r"\[\s*+\[[\d\s,]*+\](?:\s*+,\s*+\[[\d\s,]*+\])*+\s*+\](?!\s*+\])")
 
 
-class GridRule(Protocol):
-    """Finds a grid."""
-
-    def grid(self, text: str) -> Grid | None:
-        """Return the grid that a reply answers with; None if it has none that can be read."""
-
-
-class LastGrid:
-    """Takes the last grid in a box or, without any, the last one of the reply, behind the thoughts."""
-
-    def grid(self, text: str) -> Grid | None:
-        text = conclusion(text)
-        boxed = [found for box in boxes(text) for found in _WHOLE.findall(box.text)]
-        return _first_readable(reversed(boxed)) or _first_readable(reversed(_WHOLE.findall(text)))
+def last_grid(text: str) -> Grid | None:
+    """Return the last grid in a box or, without any, the last one of the reply, behind the thoughts."""
+    text = conclusion(text)
+    boxed = [found for box in boxes(text) for found in _WHOLE.findall(box.text)]
+    return _first_readable(reversed(boxed)) or _first_readable(reversed(_WHOLE.findall(text)))
 
 
-class FirstGrid:
-    """Takes the first boxed grid that can be read or, without any boxed one, the first bare one."""
-
-    def grid(self, text: str) -> Grid | None:
-        boxed = _BOXED.findall(text)
-        return _first_readable(boxed or _bare(text))
+def first_grid(text: str) -> Grid | None:
+    """Return the first boxed grid that can be read or, without any boxed one, the first bare one."""
+    return _first_readable(_BOXED.findall(text) or _bare(text))
 
 
 def _first_readable(candidates: Iterable[str]) -> Grid | None:

@@ -6,7 +6,7 @@ import json
 from typing import Any
 
 import pydantic
-from gymq.workers.resources.arc_agi.rules import FirstGrid, Grid, LastGrid
+from gymq.workers.resources.arc_agi.rules import Grid, first_grid, last_grid
 
 import gymq
 from gymq.responses import assistant_text
@@ -30,11 +30,11 @@ class GridPuzzles(gymq.Resources[PuzzleRow]):
         hardened: bool = True  # false: the first grid counts, as the peer has it
 
     async def start(self) -> None:
-        self._rule = LastGrid() if self.options.hardened else FirstGrid()
+        self._grid = last_grid if self.options.hardened else first_grid
 
     async def verify(self, request: gymq.VerifyRequest[PuzzleRow]) -> gymq.Verdict:
         expected = request.row.expected_output
-        predicted = self._rule.grid(assistant_text(request.response))
+        predicted = self._grid(assistant_text(request.response))
         members: dict[str, Any] = {
             "expected_output": reportable(expected),
             "predicted_output": None if predicted is None else reportable(predicted),

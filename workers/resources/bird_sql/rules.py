@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Protocol
 
 from gymq.text import conclusion
 
@@ -14,37 +13,26 @@ _BLOCK = re.compile(r"```[ \t]*+sql(?:ite)?(?![A-Za-z0-9])", re.IGNORECASE)
 _BOLD = "**"
 
 
-class QueryRule(Protocol):
-    """Takes out a query."""
-
-    def query(self, reply: str) -> str | None:
-        """Return the query of the last block with the tag `sql`; None without a block."""
-
-
-class AsWritten:
-    """Leaves comments and texts to the database, which reads them as they are meant."""
-
-    def query(self, reply: str) -> str | None:
-        reply = conclusion(reply)
-        query, position = None, 0
-        while opening := _BLOCK.search(reply, position):
-            end = reply.find(_FENCE, opening.end())
-            query = reply[opening.end() : end if end >= 0 else None].strip()
-            position = end + len(_FENCE) if end >= 0 else len(reply)
-        return query
+def query_as_written(reply: str) -> str | None:
+    """Return the last block with the tag `sql`; comments and texts in it are for the database to read."""
+    reply = conclusion(reply)
+    query, position = None, 0
+    while opening := _BLOCK.search(reply, position):
+        end = reply.find(_FENCE, opening.end())
+        query = reply[opening.end() : end if end >= 0 else None].strip()
+        position = end + len(_FENCE) if end >= 0 else len(reply)
+    return query
 
 
-class Published:
-    """Puts the query into one line and deletes comments, of which two dashes begin one wherever they stand."""
-
-    def query(self, reply: str) -> str | None:
-        block = _last_block(reply)
-        if block is None:
-            return None
-        query = _BLANKS.sub(" ", _without_comments(block))
-        if query.startswith(_BOLD) and (end := query.rfind(_BOLD)) >= len(_BOLD):
-            query = query[end + len(_BOLD) :]
-        return query.strip()
+def published_query(reply: str) -> str | None:
+    """Return the query in one line, without comments, of which two dashes begin one wherever they stand."""
+    block = _last_block(reply)
+    if block is None:
+        return None
+    query = _BLANKS.sub(" ", _without_comments(block))
+    if query.startswith(_BOLD) and (end := query.rfind(_BOLD)) >= len(_BOLD):
+        query = query[end + len(_BOLD) :]
+    return query.strip()
 
 
 def _last_block(text: str) -> str | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pydantic
 from gymq.workers.resources.bird_sql.databases import Databases
-from gymq.workers.resources.bird_sql.rules import AsWritten, Published
+from gymq.workers.resources.bird_sql.rules import published_query, query_as_written
 
 import gymq
 from gymq.sandbox import SandboxOptions
@@ -41,7 +41,7 @@ class BirdSql(gymq.Resources[QuestionRow]):
 
     async def start(self) -> None:
         options = self.options
-        self._rule = AsWritten() if options.hardened else Published()
+        self._query = query_as_written if options.hardened else published_query
         if options.sandbox.provider == "docker":
             raise gymq.OptionsError(f"{self.name}: sandbox.provider: databases cannot be copied into containers")
         at_a_time = min(options.max_concurrency, os.cpu_count() or 1)  # queries compute, and copies take memory
@@ -64,7 +64,7 @@ class BirdSql(gymq.Resources[QuestionRow]):
 
     async def verify(self, request: gymq.VerifyRequest[QuestionRow]) -> gymq.Verdict:
         row, text = request.row, request.reply_text
-        query = self._rule.query(text)
+        query = self._query(text)
         finding = await self._databases.finding(row.db_id, row.gt_sql, query)
         match finding:
             case "equal":

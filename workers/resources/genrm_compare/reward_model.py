@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from gymq.workers.resources.genrm_compare.aggregation import Answer, Comparison
-from gymq.workers.resources.genrm_compare.scores import ScoreRule, Scores
+from gymq.workers.resources.genrm_compare.scores import Scores
 
 import gymq
 from gymq.judge import Judge
@@ -18,10 +19,19 @@ BLANK = "None"  # what the model is shown of an answer without text
 class RewardModel:
     """Compares answers. A reply without scores is asked for again; after some times it counts as neutral."""
 
-    def __init__(self, judge: Judge, default: Scores, rule: ScoreRule, *, retries: int, pause_s: float) -> None:
+    def __init__(
+        self,
+        judge: Judge,
+        default: Scores,
+        read: Callable[[str, Scores], Scores | None],
+        *,
+        retries: int,
+        pause_s: float,
+    ) -> None:
         """
         Args:
             default: the neutral scores.
+            read: reads scores, with the default for fields that are missing; None if there are none.
             retries: how often to ask again.
             pause_s: seconds before that.
         """
@@ -29,7 +39,7 @@ class RewardModel:
         self._default = default
         self._retries = retries
         self._pause_s = pause_s
-        self._rule = rule
+        self._read = read
 
     async def compare(
         self, conversation: list[dict[str, str]], principle: str | None, places: tuple[int, int, int], *both: Answer
@@ -48,7 +58,7 @@ class RewardModel:
                 response = await self._judge.send(request)
             except gymq.JudgeFailed:
                 return Comparison(*places, self._default, failed=True)
-            scores = self._rule.read(output_text(response), self._default)
+            scores = self._read(output_text(response), self._default)
             if scores is not None:
                 return Comparison(*places, scores)
             if remaining:

@@ -7,7 +7,7 @@ import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
-from typing import Any, Protocol
+from typing import Any
 
 from gymq.text import conclusion
 
@@ -32,35 +32,24 @@ class Scores:
 _NAMES = tuple(field.name for field in fields(Scores))
 
 
-class ScoreRule(Protocol):
-    """Chooses the scores of a reply."""
+def last_scores(text: str, default: Scores) -> Scores | None:
+    """Return the last scores behind the thoughts, those in a block of JSON before others; None without any.
 
-    def read(self, text: str, default: Scores) -> Scores | None:
-        """Return the scores, those in a block of JSON before others; None if there are none.
-
-        Args:
-            default: stands in for members that are missing. One of them has to be there.
-        """
-
-
-class LastScores:
-    """Takes the last scores behind the thoughts."""
-
-    def read(self, text: str, default: Scores) -> Scores | None:
-        text = conclusion(text)
-        found = (_all_scores(place, default) for place in (*reversed([*_json_blocks(text)]), text))
-        return next((scores[-1] for scores in found if scores), None)
+    Args:
+        default: stands in for fields that are missing. One of them has to be there.
+    """
+    text = conclusion(text)
+    found = (_all_scores(place, default) for place in (*reversed([*_json_blocks(text)]), text))
+    return next((scores[-1] for scores in found if scores), None)
 
 
-class Published:
-    """Takes the first scores in a block, also in thoughts, as NeMo Gym does; the last ones where no block has any."""
-
-    def read(self, text: str, default: Scores) -> Scores | None:
-        for block in _json_blocks(text):
-            if found := _all_scores(block, default):
-                return found[0]
-        found = _all_scores(text, default)
-        return found[-1] if found else None
+def published_scores(text: str, default: Scores) -> Scores | None:
+    """Return the first scores in a block, also in thoughts, as NeMo Gym does; the last ones where no block has any."""
+    for block in _json_blocks(text):
+        if found := _all_scores(block, default):
+            return found[0]
+    found = _all_scores(text, default)
+    return found[-1] if found else None
 
 
 def _all_scores(text: str, default: Scores) -> list[Scores]:

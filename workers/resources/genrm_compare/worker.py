@@ -24,7 +24,7 @@ from gymq.workers.resources.genrm_compare.cohorts import Cohort, Cohorts, Member
 from gymq.workers.resources.genrm_compare.conversation import shown
 from gymq.workers.resources.genrm_compare.pairs import Pair, Strategy, all_pairs
 from gymq.workers.resources.genrm_compare.reward_model import RewardModel
-from gymq.workers.resources.genrm_compare.scores import LastScores, Published, Scores
+from gymq.workers.resources.genrm_compare.scores import Scores, last_scores, published_scores
 
 import gymq
 from gymq.authoring import current_call
@@ -64,7 +64,7 @@ class CompareOptions(AggregationOptions):
     aggregator_method: Literal["simple_tiebreaker"] = "simple_tiebreaker"
     genrm_parse_retries: pydantic.NonNegativeInt = 3
     genrm_parse_retry_sleep_s: pydantic.NonNegativeFloat = 0.2
-    hardened: bool = True  # false: see `Published`
+    hardened: bool = True  # false: see `published_scores`
     cohort_timeout_s: pydantic.PositiveFloat = 300.0  # for the rollouts of a prompt to come, from the first one on
 
     @pydantic.field_validator("num_workers")
@@ -93,7 +93,7 @@ class GenRMCompare(gymq.Resources[PromptRow]):
         self._model = RewardModel(
             judge,
             Scores(options.default_score, options.default_score, options.default_ranking),
-            LastScores() if options.hardened else Published(),
+            last_scores if options.hardened else published_scores,
             retries=options.genrm_parse_retries,
             pause_s=options.genrm_parse_retry_sleep_s,
         )

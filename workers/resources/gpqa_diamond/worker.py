@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from gymq.workers.resources.gpqa_diamond.rules import AsAsked, Published
+from typing import ClassVar
+
+from gymq.workers.resources.gpqa_diamond.rules import letter_as_asked, published_letter
 from gymq.workers.resources.mcqa.worker import MultipleChoice
 
 
 class GpqaDiamond(MultipleChoice):
     """Reward 1 if the last answer line or box that chooses an option has the expected letter."""
 
-    as_asked, published = AsAsked(), Published()
+    readers: ClassVar = {True: letter_as_asked, False: published_letter}

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from gymq.workers.resources.hotpotqa_qa.scores import plain_forms
 
 from gymq.text import Words, plain
@@ -13,28 +11,17 @@ EARLY = 40  # the last position at which it may begin
 SHORT_SPELLING_CHARS = 4  # as published, one that is no longer has to be a word
 
 
-class ContainmentRule(Protocol):
-    """Looks for a spelling in an answer."""
-
-    def contains(self, answer: str, spellings: set[str]) -> bool:
-        """Return whether an answer contains a spelling, which begins early if the answer is long."""
-
-
-class WholeWords:
-    """Takes no spelling that is a part of a longer word, name or number."""
-
-    def contains(self, answer: str, spellings: set[str]) -> bool:
-        last = EARLY if len(plain(answer)) > LONG_ANSWER_CHARS else len(answer)
-        places = map(Words(answer).place_of, spellings)
-        return any(place is not None and place <= last for place in places)
+def has_word(answer: str, spellings: set[str]) -> bool:
+    """Return whether an answer has a spelling, early if it is long, that is no part of a longer word or number."""
+    last = EARLY if len(plain(answer)) > LONG_ANSWER_CHARS else len(answer)
+    places = map(Words(answer).place_of, spellings)
+    return any(place is not None and place <= last for place in places)
 
 
-class Published:
-    """Takes long spellings inside of words too, as NeMo Gym does."""
-
-    def contains(self, answer: str, spellings: set[str]) -> bool:
-        text = plain(answer)
-        return any(_is_in_place(text, spelling) for spelling in plain_forms(spellings))
+def published_has_word(answer: str, spellings: set[str]) -> bool:
+    """Return it for NeMo Gym, which takes long spellings inside of words too."""
+    text = plain(answer)
+    return any(_is_in_place(text, spelling) for spelling in plain_forms(spellings))
 
 
 def _is_in_place(text: str, spelling: str) -> bool:

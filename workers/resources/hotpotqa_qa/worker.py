@@ -7,7 +7,7 @@ import re
 from bisect import bisect_right
 from typing import Any
 
-from gymq.workers.resources.hotpotqa_qa.rules import Published, WholeWords
+from gymq.workers.resources.hotpotqa_qa.rules import has_word, published_has_word
 from gymq.workers.resources.hotpotqa_qa.scores import (
     contains,
     exact_match,
@@ -38,13 +38,13 @@ class HotpotQa(gymq.Resources[AnswerRow]):
         hardened: bool = True  # false: spellings inside of words count, as the peer has it
 
     async def start(self) -> None:
-        self._rule = WholeWords() if self.options.hardened else Published()
+        self._has_word = has_word if self.options.hardened else published_has_word
 
     async def verify(self, request: gymq.VerifyRequest[AnswerRow]) -> gymq.Verdict:
         expected = request.row.expected_answer
         answer = find_answer(request.reply_text.strip())
         spellings = spellings_of(expected)
-        correct = float(self._rule.contains(answer, spellings) and not says_the_other(answer, expected))
+        correct = float(self._has_word(answer, spellings) and not says_the_other(answer, expected))
         reason = unreliable(expected)
         return gymq.Verdict(
             correct,

@@ -7,7 +7,7 @@ from typing import Any
 
 from gymq.workers.resources.ifbench.as_meant import AS_MEANT
 from gymq.workers.resources.ifbench.rules import CUSTOM, RULES
-from gymq.workers.resources.instruction_following.texts import ModelMissing, prepare
+from gymq.workers.resources.instruction_following.texts import ModelMissing
 
 # Positions, which count from the end if they are negative; the others of these have no meaning as zero.
 POSITIONS = {"n": False, "m": False, "n_start": True, "n_end": False}
@@ -17,35 +17,17 @@ NOT_EMPTY = frozenset(
 )
 
 
-class RuleSet:
-    """The check of each rule by its name."""
-
-    checks: Mapping[str, Callable[..., bool]]
-
-
-class AsMeant(RuleSet):
-    """Rules are checked by what they say."""
-
-    checks = RULES | AS_MEANT
-
-
-class Published(RuleSet):
-    """Rules are checked as IFBench did when it was published."""
-
-    checks = RULES
-
-
-__all__ = ["AsMeant", "Published", "check_all", "prepare"]
+RULE_SETS: dict[str, Mapping[str, Callable[..., bool]]] = {"as meant": RULES | AS_MEANT, "published": RULES}
 
 Rule = tuple[str, Any]  # its name and its arguments
 
 
-def check_all(rule_set: type[RuleSet], rules: Sequence[Rule], text: str) -> tuple[list[bool], list[bool]]:
+def check_all(rule_set: str, rules: Sequence[Rule], text: str) -> tuple[list[bool], list[bool]]:
     """Return for each rule whether the text follows it, and whether one of its variants does."""
     strict, loose = [], []
     others = [variant for variant in variants(text) if variant != text]
     for name, arguments in rules:
-        check = rule(rule_set.checks, name, arguments)
+        check = rule(RULE_SETS[rule_set], name, arguments)
         follows = check is not None and _holds(check, text)
         strict.append(follows)
         loose.append(follows or (check is not None and any(_holds(check, variant) for variant in others)))

@@ -7,8 +7,8 @@ import importlib.util
 from typing import Any, Literal
 
 import pydantic
-from gymq.workers.resources.ifbench.checking import AsMeant, Published, check_all, prepare
-from gymq.workers.resources.instruction_following.texts import ModelMissing
+from gymq.workers.resources.ifbench.checking import check_all
+from gymq.workers.resources.instruction_following.texts import ModelMissing, prepare
 
 import gymq
 from gymq.processes import ComputeLimits, CpuTimeUsedUp
@@ -43,7 +43,7 @@ class IfBench(gymq.Resources[RulesRow]):
         for library in LIBRARIES:
             if importlib.util.find_spec(library) is None:
                 raise gymq.OptionsError(f'{library} is not installed: pip install "gymq[instruction-following]"')
-        self._rule_set = AsMeant if self.options.hardened else Published
+        self._rule_set = "as meant" if self.options.hardened else "published"
         self._slots = asyncio.Semaphore(self.options.num_processes)
 
     async def verify(self, request: gymq.VerifyRequest[RulesRow]) -> gymq.Verdict:

@@ -2,23 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from gymq.workers.resources.instruction_following import languages
 from gymq.workers.resources.instruction_following.as_meant import AS_MEANT
 from gymq.workers.resources.instruction_following.instructions import INSTRUCTIONS, Check, follows
 
 _OF_LANGUAGE = frozenset({"change_case:english_capital", "change_case:english_lowercase", "language:response_language"})
-
-
-class InstructionRule(Protocol):
-    """Checks a text."""
-
-    def says_something(self, text: str) -> bool:
-        """Return whether a text can follow anything."""
-
-    def follows(self, text: str, name: str, arguments: dict[str, Any]) -> bool:
-        """Return whether a text follows an instruction."""
 
 
 class AsMeant:
@@ -44,6 +34,8 @@ class Published:
         return follows(INSTRUCTIONS, text, name, arguments)
 
 
-def check_all(rule: InstructionRule, instructions: list[tuple[str, dict[str, Any] | None]], text: str) -> list[bool]:
+def check_all(
+    rule: AsMeant | Published, instructions: list[tuple[str, dict[str, Any] | None]], text: str
+) -> list[bool]:
     """For each instruction, a name and its arguments, whether the text follows it."""
     return [rule.follows(text, name, arguments or {}) for name, arguments in instructions]

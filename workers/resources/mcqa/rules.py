@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Protocol
+from typing import Literal
 
 from gymq.workers.resources.mcqa import published
 
@@ -14,35 +14,24 @@ RowMode = Literal["strict_single_letter_boxed", "lenient_boxed", "lenient_answer
 Mode = Literal[RowMode, "lenient_answer_colon_md"]
 
 
-class LetterRule(Protocol):
-    """Reads the letter of an option."""
-
-    def letter(self, reply: str, choices: Choices, mode: Mode) -> str | None:
-        """Return the letter that a reply chooses; None if it chooses none, or several."""
-
-
-class AsAsked:
-    """Reads the last box, or the last answer line that chooses an option, in whatever dress, behind the thoughts."""
-
-    def letter(self, reply: str, choices: Choices, mode: Mode) -> str | None:
-        reply = conclusion(reply)
-        if mode in ("lenient_answer_colon", "lenient_answer_colon_md"):
-            return the_last(choices, in_order(answer_lines(reply)))
-        found = boxes(reply)
-        if not found:
-            return None
-        box = found[-1].text
-        chosen = choices.chosen_in(box)
-        if not chosen and mode == "lenient_boxed":
-            chosen = choices.letters_within(normalised(undressed(box)))
-        return _the_only(chosen)
+def letter_as_asked(reply: str, choices: Choices, mode: Mode) -> str | None:
+    """Return the letter in the last box, or in the last answer line that chooses an option, behind the thoughts."""
+    reply = conclusion(reply)
+    if mode in ("lenient_answer_colon", "lenient_answer_colon_md"):
+        return the_last(choices, in_order(answer_lines(reply)))
+    found = boxes(reply)
+    if not found:
+        return None
+    box = found[-1].text
+    chosen = choices.chosen_in(box)
+    if not chosen and mode == "lenient_boxed":
+        chosen = choices.letters_within(normalised(undressed(box)))
+    return _the_only(chosen)
 
 
-class Published:
-    """Reads as NeMo Gym does, each grading mode in its own way."""
-
-    def letter(self, reply: str, choices: Choices, mode: Mode) -> str | None:
-        return published.READERS[mode](reply, choices)
+def published_letter(reply: str, choices: Choices, mode: Mode) -> str | None:
+    """Return the letter that NeMo Gym reads, in each grading mode in another way."""
+    return published.READERS[mode](reply, choices)
 
 
 def the_last(choices: Choices, places: Sequence[str]) -> str | None:

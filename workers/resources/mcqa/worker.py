@@ -6,10 +6,10 @@ How the letter is found depends on the row's grading mode, see `rules.py`; a pat
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import Any
+from typing import Any, ClassVar
 
 from gymq.workers.resources.mcqa.pattern import letter_by_pattern
-from gymq.workers.resources.mcqa.rules import AsAsked, LetterRule, Mode, Published, RowMode
+from gymq.workers.resources.mcqa.rules import Mode, RowMode, letter_as_asked, published_letter
 
 import gymq
 from gymq.processes import ComputeLimits, CpuTimeUsedUp
@@ -30,8 +30,7 @@ class MultipleChoice(gymq.Resources[ChoiceRow]):
 
     reward_range = (0.0, 1.0)
 
-    as_asked: LetterRule = AsAsked()
-    published: LetterRule = Published()
+    readers: ClassVar = {True: letter_as_asked, False: published_letter}  # by `hardened`
 
     class Options(gymq.WorkerOptions):
         grading_mode: Mode | None = None  # instead of the row's own
@@ -41,7 +40,7 @@ class MultipleChoice(gymq.Resources[ChoiceRow]):
     compute_limits = ComputeLimits(cpu_s=5.0, timeout_s=100.0)
 
     async def start(self) -> None:
-        self._rule = self.as_asked if self.options.hardened else self.published
+        self._letter = self.readers[self.options.hardened]
 
     async def verify(self, request: gymq.VerifyRequest[ChoiceRow]) -> gymq.Verdict:
         row = request.row
@@ -50,7 +49,7 @@ class MultipleChoice(gymq.Resources[ChoiceRow]):
         choices = Choices.of(row.options or [])
         letter = await self._letter_by_own_pattern(row, reply, choices)
         if letter is None:
-            letter = self._rule.letter(reply, choices, self.options.grading_mode or row.grading_mode)
+            letter = self._letter(reply, choices, self.options.grading_mode or row.grading_mode)
         reward = float(letter is not None and letter == gold)
         return gymq.Verdict(reward, expected_answer=gold, extracted_answer=letter)
 

@@ -6,7 +6,7 @@ import ast
 import math
 import re
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from gymq.judge import Labels
 from gymq.responses import output_text
@@ -19,35 +19,10 @@ _WORDS = Labels({"yes": r"\byes\b", "no": r"\bno\b"}, ignore_case=True)
 _WORD = re.compile(r"\b(yes|no)\b", re.IGNORECASE)
 
 
-class LawRule(Protocol):
-    """Judges a law.
-
-    Attributes:
-        form_without_numbers: the reward of a law of the right form that gives no numbers.
-    """
-
-    form_without_numbers: float
-
-    def values(self, given: Sequence[Any]) -> list[float]:
-        """Return the values of a law, which are None where it raised. Raises TypeError if that is not admitted."""
-
-    def pairs(self, predicted: Sequence[float], true: Sequence[float]) -> Pairs:
-        """Return the values to compare, predicted and true ones; none if the law cannot be compared."""
-
-    def code(self, law: str) -> str:
-        """Return the code that the judge is shown. Raises what `ast.parse` does."""
-
-    def material(self, law: str) -> str:
-        """Return a law for its place in the prompt."""
-
-    def verdict(self, response: dict[str, Any]) -> str | None:
-        """Return `yes` or `no`, if the judge says either."""
-
-
 class AsMeant:
     """Wants a number wherever the true law has one, and judges code without comments, as `Labels` do."""
 
-    form_without_numbers = -0.3
+    form_without_numbers = -0.3  # the reward of a law of the right form that gives no numbers
 
     def values(self, given: Sequence[Any]) -> list[float]:
         if any(value is not None for value in given):
@@ -97,6 +72,9 @@ class Published:
         answer = _FIRST_ANSWER.search(text)
         said = [answer[1]] if answer else _WORD.findall(text)
         return said[-1].lower() if said else None
+
+
+LawRule = AsMeant | Published
 
 
 def _is_constant(statement: ast.stmt) -> bool:

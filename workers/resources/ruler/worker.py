@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 import pydantic
-from gymq.workers.resources.ruler.rules import Published, WholeWords
+from gymq.workers.resources.ruler.rules import substrings, whole_words
 
 import gymq
 
@@ -42,11 +42,11 @@ class Ruler(gymq.Resources[RulerRow]):
         return make_rows(wanted)
 
     async def start(self) -> None:
-        self._rule = WholeWords() if self.options.hardened else Published()
+        self._found = whole_words if self.options.hardened else substrings
 
     async def verify(self, request: gymq.VerifyRequest[RulerRow]) -> gymq.Verdict:
         row = request.row
-        found = self._rule.found(request.reply_text, row.outputs)
+        found = self._found(request.reply_text, row.outputs)
         reward = float(any(found)) if row.subset in ANY_OF else sum(found) / len(found)
         # A field for each subset, so that its mean is that of its own rows.
         return gymq.Verdict(reward, **({row.subset: reward} if row.subset in SUBSETS else {}))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Protocol
 
 from gymq.workers.resources.mcqa.rules import the_last
 from gymq.workers.resources.ruler2 import published
@@ -13,19 +12,6 @@ from gymq.text import Choices, Words, answer_lines, boxes, conclusion, in_order
 _OPENING = re.compile(r"\banswer(?: is\b[*_:]*+|[*_`]{0,3}\s*+[:\uff1a][*_`]{0,3})\s*+", re.IGNORECASE)
 _BLANK_LINE = re.compile(r"\n[ \t]++(?=\n)")
 _ANY_LETTER = Choices({})
-
-
-class ReplyRule(Protocol):
-    """Reads a reply."""
-
-    def letter(self, reply: str) -> str | None:
-        """Return the letter that the reply chooses; None if it chooses none, or several."""
-
-    def text(self, reply: str) -> str:
-        """Return what is compared of the reply."""
-
-    def contains(self, text: str, reference: str) -> bool:
-        """Return whether a text has a reference."""
 
 
 class AsAsked:

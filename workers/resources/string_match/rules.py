@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 from gymq.workers.resources.string_match import comparison, extraction, published
 from gymq.workers.resources.string_match.extraction import Mode
 
 from gymq.text import answer_lines, boxes, conclusion, undressed
-
-
-class TextRule(Protocol):
-    """Finds an answer and compares it."""
-
-    def answer(self, reply: str, mode: Mode) -> str | None:
-        """Return the answer in a reply; None if it has none."""
-
-    def score(self, answer: str, expected: str, case_sensitive: bool) -> float:
-        """Return the reward of an answer, from 0 to 1."""
 
 
 class AsMeant:

@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from gymq.workers.resources.structured_outputs import patterns
 from gymq.workers.resources.structured_outputs.conversion import Conversion
@@ -15,28 +15,10 @@ from gymq.workers.resources.structured_outputs.formats import Format, header_of_
 from gymq.workers.resources.structured_outputs.published import typed_csv, typed_xml
 
 
-class SchemaRule(Protocol):
-    """Checks and converts what a reply writes."""
-
-    strict_csv: bool  # whether a quoted cell of CSV has to end with its quote
-
-    def check(self, data: Any) -> None:
-        """Raise ValueError if the data is none of JSON."""
-
-    def check_columns(self, data: Any, reply: str, schema: Any, kind: Format) -> None:
-        """Raise ValueError if a table has neither rows nor the columns of the schema."""
-
-    def typed(self, data: Any, schema: Any, kind: Literal["xml", "csv"]) -> Any:
-        """Return the data of XML or CSV with the types of the schema."""
-
-    def validator(self) -> type[Any]:
-        """Return the class of validators."""
-
-
 class AsMeant:
     """Numbers are finite and written as in other languages, multiples exact, and types found wherever they are."""
 
-    strict_csv = True
+    strict_csv = True  # a quoted cell of CSV has to end with its quote
 
     def check(self, data: Any) -> None:
         seen, pending = set[int](), [data]
@@ -78,6 +60,9 @@ class Published:
 
     def validator(self) -> type[Any]:
         return _validator()
+
+
+SchemaRule = AsMeant | Published
 
 
 @functools.cache

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Literal, ParamSpec
 
 from gymq.workers.resources.structured_outputs.formats import Format
-from gymq.workers.resources.structured_outputs.rules import AsMeant, Published, SchemaRule
+from gymq.workers.resources.structured_outputs.rules import AsMeant, Published
 from gymq.workers.resources.structured_outputs.validation import Finding, check_arguments, check_reply, prepare
 
 import gymq
@@ -64,7 +64,7 @@ class StructuredOutputs(gymq.Resources[SchemaRow]):
         for module, package in LIBRARIES.items():
             if importlib.util.find_spec(module) is None:
                 raise gymq.OptionsError(f'{package} is not installed: pip install "gymq[resources]"')
-        self._rule: SchemaRule = AsMeant() if self.options.hardened else Published()
+        self._rule = AsMeant() if self.options.hardened else Published()
 
     async def verify(self, request: gymq.VerifyRequest[SchemaRow]) -> gymq.Verdict:
         finding = await (self._tool_call(request) if request.row.response_mode == "tool_call" else self._text(request))

@@ -3,24 +3,11 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Protocol
+from typing import Any
 
 from gymq.judge import Question, last_label
 
 END = 200  # characters at the end of the judge's reply, in which the last label counts as published
-
-
-class BatchRule(Protocol):
-    """Judges a batch."""
-
-    def fits(self, is_complete: bool, expected: bool) -> bool:
-        """Return whether a batch may call the task complete, or not, where the reference does, or does not."""
-
-    def shown(self, text: str, parsed: dict[str, Any] | None) -> str:
-        """Return the batch as the judge is shown it."""
-
-    def label(self, question: Question, text: str, labels: tuple[str, str]) -> str | None:
-        """Return the label that a judge gives."""
 
 
 class AsMeant:
@@ -47,3 +34,6 @@ class Published:
 
     def label(self, question: Question, text: str, labels: tuple[str, str]) -> str | None:
         return last_label(text[-END:], *labels) or question.label_in(text)
+
+
+BatchRule = AsMeant | Published

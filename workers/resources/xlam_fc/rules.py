@@ -4,36 +4,27 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Container
-from typing import Any, Protocol
+from typing import Any
+
+Arguments = dict[str, Any]
 
 
-class CallRule(Protocol):
-    """Compares arguments."""
+def agree_by_type(expected: Arguments, given: Arguments, declared: Container[str] | None) -> bool:
+    """Return whether every expected argument was given; true is no number, and the function has all that were given.
 
-    def agree(self, expected: dict[str, Any], given: dict[str, Any], declared: Container[str] | None) -> bool:
-        """Return whether every expected argument was given with an equal value.
-
-        Args:
-            declared: names of the arguments that the function has; None where the row does not say.
-        """
-
-
-class ByType:
-    """Takes true for no number, and no argument that the function does not have."""
-
-    def agree(self, expected: dict[str, Any], given: dict[str, Any], declared: Container[str] | None) -> bool:
-        further = given.keys() - expected.keys()
-        return (declared is None or all(name in declared for name in further)) and _all_given(expected, given, _same)
+    Args:
+        declared: names of the arguments that the function has; None where the row does not say.
+    """
+    further = given.keys() - expected.keys()
+    return (declared is None or all(name in declared for name in further)) and _all_given(expected, given, _same)
 
 
-class Published:
-    """Compares values as Python does, and takes any further argument."""
-
-    def agree(self, expected: dict[str, Any], given: dict[str, Any], declared: Container[str] | None) -> bool:
-        return _all_given(expected, given, operator.eq)
+def agree_as_published(expected: Arguments, given: Arguments, declared: Container[str] | None) -> bool:
+    """Return whether every expected argument was given, with a value that Python finds equal."""
+    return _all_given(expected, given, operator.eq)
 
 
-def _all_given(expected: dict[str, Any], given: dict[str, Any], same: Callable[[Any, Any], bool]) -> bool:
+def _all_given(expected: Arguments, given: Arguments, same: Callable[[Any, Any], bool]) -> bool:
     try:
         return all(name in given and same(given[name], value) for name, value in expected.items())
     except RecursionError:

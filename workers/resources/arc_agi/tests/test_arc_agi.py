@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from gymq.workers.resources.arc_agi.rules import FirstGrid, LastGrid
+from gymq.workers.resources.arc_agi.rules import first_grid, last_grid
 from gymq.workers.resources.arc_agi.worker import GridPuzzles
 
 import gymq
@@ -37,8 +37,8 @@ def row(**members: Any) -> dict[str, Any]:
     ids=lambda text: text[:14],
 )
 def test_long_texts_without_a_grid_are_read_once(text):
-    assert FirstGrid().grid(text) is None
-    assert LastGrid().grid(text) is None
+    assert first_grid(text) is None
+    assert last_grid(text) is None
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_long_texts_without_a_grid_are_read_once(text):
     ],
 )
 def test_which_grid_counts_as_published(text, grid):
-    assert FirstGrid().grid(text) == grid
+    assert first_grid(text) == grid
 
 
 async def test_numbers_that_no_message_can_carry_are_given_as_text():
@@ -121,4 +121,4 @@ async def test_a_grid_may_be_spread_over_two_parts_of_the_reply():
     ],
 )
 def test_the_last_grid_counts(text, grid):
-    assert LastGrid().grid(text) == grid
+    assert last_grid(text) == grid

@@ -6,7 +6,7 @@ from typing import Any
 
 import psutil
 import pytest
-from gymq.workers.resources.bird_sql.rules import AsWritten, Published
+from gymq.workers.resources.bird_sql.rules import published_query, query_as_written
 from gymq.workers.resources.bird_sql.worker import BirdSql
 
 import gymq
@@ -227,14 +227,14 @@ async def test_options_that_cannot_work_are_refused(options):
     ],
 )
 def test_the_last_block_with_a_letter_is_the_query(text, query):
-    assert Published().query(text) == query
+    assert published_query(text) == query
 
 
 @pytest.mark.parametrize("part", ["```sql", "```sql a ```", "/*", "--", "/**/", "**", " \n", "```sql a /* -- */"])
 def test_a_long_reply_is_read_in_one_pass(part):
     text = part * (1_000_000 // len(part))
-    Published().query(text)
-    Published().query(f"```sql a {text} ```")
+    published_query(text)
+    published_query(f"```sql a {text} ```")
 
 
 @pytest.mark.parametrize(
@@ -256,7 +256,7 @@ def test_a_long_reply_is_read_in_one_pass(part):
     ],
 )
 def test_a_query_is_taken_as_it_is_written(text, query):
-    assert AsWritten().query(text) == query
+    assert query_as_written(text) == query
 
 
 @pytest.mark.parametrize(

@@ -219,6 +219,8 @@ async def test_misused_think_tags_are_worth_the_penalty_whatever_it_is(penalty):
         ("1e-10", "0", False),
         ("10000000000000000000001", "10000000000000000000000", False),
         ("1000000001", "1000000000", False),
+        ("1e+18", "1000000000000000001", False),
+        ("1e+18", "1000000000000000000", True),
         ("nan", "NaN", False),
         ("inf", "1e999", False),
         ("1\n2", "1 2", False),

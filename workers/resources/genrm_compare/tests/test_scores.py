@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from gymq.workers.resources.genrm_compare.aggregation import AggregationOptions, Answer, Comparison, density, scores_of
 from gymq.workers.resources.genrm_compare.pairs import all_pairs
-from gymq.workers.resources.genrm_compare.scores import LastScores, Published, Scores
+from gymq.workers.resources.genrm_compare.scores import Scores, last_scores, published_scores
 
 NEUTRAL = Scores(3.0, 3.0, 3.5)
 
@@ -37,7 +37,7 @@ NEUTRAL = Scores(3.0, 3.0, 3.5)
     ],
 )
 def test_scores_are_read(text, scores):
-    assert Published().read(text, NEUTRAL) == (None if scores is None else Scores(*scores))
+    assert published_scores(text, NEUTRAL) == (None if scores is None else Scores(*scores))
 
 
 OWN, REPEATED = '```json\n{"score_1": 2}\n```', '```json\n{"score_1": 5}\n```'
@@ -54,13 +54,13 @@ OWN, REPEATED = '```json\n{"score_1": 2}\n```', '```json\n{"score_1": 5}\n```'
     ],
 )
 def test_the_last_scores_count(text, score):
-    found = LastScores().read(text, NEUTRAL)
+    found = last_scores(text, NEUTRAL)
     assert (found and found.score_1) == score
 
 
 @pytest.mark.parametrize("text", ["{" * 300_000, '{"' * 150_000, "```json" * 100_000, '{"a":' * 60_000 + "}" * 60_000])
 def test_a_text_made_to_take_long_has_no_scores(text):
-    assert LastScores().read(text, NEUTRAL) is None
+    assert last_scores(text, NEUTRAL) is None
 
 
 def test_who_is_compared_with_whom():

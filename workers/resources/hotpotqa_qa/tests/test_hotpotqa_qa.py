@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from gymq.workers.resources.hotpotqa_qa.rules import Published, WholeWords
+from gymq.workers.resources.hotpotqa_qa.rules import has_word, published_has_word
 from gymq.workers.resources.hotpotqa_qa.scores import (
     contains,
     exact_match,
@@ -87,7 +87,7 @@ def test_the_spellings_of_an_expected_answer(expected, spellings):
 )
 def test_what_an_answer_contains(answer, expected, found):
     spellings = spellings_of(expected)
-    assert (contains(answer, spellings), Published().contains(answer, spellings)) == found
+    assert (contains(answer, spellings), published_has_word(answer, spellings)) == found
 
 
 @pytest.mark.parametrize(
@@ -166,10 +166,10 @@ async def test_yes_and_no_are_not_both_the_answer(answer, expected, reward):
 )
 def test_a_spelling_is_no_part_of_a_longer_word_name_or_number(expected, answers, others):
     spellings = spellings_of(expected)
-    assert [answer for answer in answers if not WholeWords().contains(answer, spellings)] == []
-    assert [answer for answer in others if WholeWords().contains(answer, spellings)] == []
+    assert [answer for answer in answers if not has_word(answer, spellings)] == []
+    assert [answer for answer in others if has_word(answer, spellings)] == []
 
 
 def test_a_spelling_begins_early_in_a_long_answer():
-    assert WholeWords().contains("x " * 10 + "India" + " y" * 40, {"India"})
-    assert not WholeWords().contains("x " * 30 + "India" + " y" * 40, {"India"})
+    assert has_word("x " * 10 + "India" + " y" * 40, {"India"})
+    assert not has_word("x " * 30 + "India" + " y" * 40, {"India"})

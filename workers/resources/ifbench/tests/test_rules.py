@@ -4,7 +4,7 @@ import string
 from typing import Any
 
 import pytest
-from gymq.workers.resources.ifbench.checking import AsMeant, Published, check_all
+from gymq.workers.resources.ifbench.checking import check_all
 from gymq.workers.resources.ifbench.custom import CAPITALS
 from gymq.workers.resources.ifbench.rules import RULES
 from gymq.workers.resources.instruction_following import texts
@@ -154,9 +154,9 @@ EXAMPLES: list[tuple[str, Any, list[str], list[str]]] = [
 @pytest.mark.parametrize(("name", "arguments", "texts", "others"), EXAMPLES)
 def test_texts_that_follow_a_rule_and_texts_that_do_not(name, arguments, texts, others):
     for text in texts:
-        assert check_all(Published, [(name, arguments)], text)[0] == [True], text
+        assert check_all("published", [(name, arguments)], text)[0] == [True], text
     for text in others:
-        assert check_all(Published, [(name, arguments)], text)[0] == [False], text
+        assert check_all("published", [(name, arguments)], text)[0] == [False], text
 
 
 def test_every_rule_has_an_example():
@@ -166,8 +166,8 @@ def test_every_rule_has_an_example():
 
 def test_a_verb_at_the_beginning_is_what_the_tagger_says(monkeypatch):
     monkeypatch.setattr(texts._nltk(), "pos_tag", lambda words: [(words[0], "VBZ" if words[0] == "Runs" else "NN")])
-    assert check_all(Published, [("words:start_verb", {})], "Runs far.")[0] == [True]
-    assert check_all(Published, [("words:start_verb", {})], "Far runs.")[0] == [False]
+    assert check_all("published", [("words:start_verb", {})], "Runs far.")[0] == [True]
+    assert check_all("published", [("words:start_verb", {})], "Far runs.")[0] == [False]
 
 
 def test_a_rule_whose_model_is_missing_has_no_verdict(monkeypatch):
@@ -176,7 +176,7 @@ def test_a_rule_whose_model_is_missing_has_no_verdict(monkeypatch):
 
     monkeypatch.setattr(texts._nltk(), "pos_tag", not_found)
     with pytest.raises(ModelMissing, match="Resource tagger not found"):
-        check_all(Published, [("words:start_verb", {})], "Run.")
+        check_all("published", [("words:start_verb", {})], "Run.")
 
 
 @pytest.mark.parametrize(
@@ -198,7 +198,7 @@ def test_a_rule_whose_model_is_missing_has_no_verdict(monkeypatch):
     ],
 )
 def test_arguments_with_which_no_text_follows_a_rule(name, arguments):
-    assert check_all(Published, [(name, arguments)], "x") == ([False], [False])
+    assert check_all("published", [(name, arguments)], "x") == ([False], [False])
 
 
 @pytest.mark.parametrize(
@@ -216,7 +216,7 @@ def test_arguments_with_which_no_text_follows_a_rule(name, arguments):
 )
 def test_the_loose_verdict_is_the_best_of_the_variants(text, loose):
     rules = [("repeat:repeat_span", {"prompt_to_repeat": "a", "n_start": 0, "n_end": 1})]
-    assert check_all(Published, rules, text) == ([False], [loose])
+    assert check_all("published", rules, text) == ([False], [loose])
 
 
 SPANNED = {"prompt_to_repeat": "red lamp on the old stone quay", "n_start": 2, "n_end": 4}
@@ -301,5 +301,5 @@ MEANT: list[tuple[str, Any, list[str], list[str]]] = [
 
 @pytest.mark.parametrize(("name", "arguments", "good", "bad"), MEANT, ids=lambda value: str(value)[:40])
 def test_rules_are_checked_by_what_they_say(name, arguments, good, bad):
-    assert [text for text in good if check_all(AsMeant, [(name, arguments)], text)[0] != [True]] == []
-    assert [text for text in bad if check_all(AsMeant, [(name, arguments)], text)[0] != [False]] == []
+    assert [text for text in good if check_all("as meant", [(name, arguments)], text)[0] != [True]] == []
+    assert [text for text in bad if check_all("as meant", [(name, arguments)], text)[0] != [False]] == []

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from gymq.workers.resources.mcqa import published
-from gymq.workers.resources.mcqa.rules import AsAsked
+from gymq.workers.resources.mcqa.rules import letter_as_asked
 from gymq.workers.resources.mcqa.worker import MultipleChoice
 
 import gymq
@@ -192,4 +192,4 @@ def test_deeply_nested_wrappers_are_peeled_without_recursion():
     ],
 )
 def test_the_letter_as_asked(mode, text, found):
-    assert AsAsked().letter(text, CHOICES, mode) == found
+    assert letter_as_asked(text, CHOICES, mode) == found

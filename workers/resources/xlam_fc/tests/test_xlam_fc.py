@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from gymq.workers.resources.xlam_fc import prepare
-from gymq.workers.resources.xlam_fc.rules import ByType, Published
+from gymq.workers.resources.xlam_fc.rules import agree_as_published, agree_by_type
 from gymq.workers.resources.xlam_fc.worker import FunctionCalling
 
 import gymq
@@ -89,7 +89,7 @@ async def test_an_expected_call_without_the_right_name_is_never_made(answer):
     ],
 )
 def test_values_are_equal_as_json_in_python(expected, given, equal):
-    assert Published().agree({"value": expected}, {"value": given}, None) is equal
+    assert agree_as_published({"value": expected}, {"value": given}, None) is equal
 
 
 @pytest.mark.parametrize("place", [lambda value: value, lambda value: [0, value], lambda value: {"a": {"b": [value]}}])
@@ -109,8 +109,8 @@ def test_values_are_equal_as_json_in_python(expected, given, equal):
     ],
 )
 def test_true_and_false_are_no_numbers(place, expected, given, equal):
-    assert ByType().agree({"value": place(expected)}, {"value": place(given)}, None) is equal
-    assert ByType().agree({"value": place(given)}, {"value": place(expected)}, None) is equal
+    assert agree_by_type({"value": place(expected)}, {"value": place(given)}, None) is equal
+    assert agree_by_type({"value": place(given)}, {"value": place(expected)}, None) is equal
 
 
 @pytest.mark.parametrize(
@@ -137,7 +137,7 @@ async def test_an_argument_that_the_function_does_not_have_is_wrong(parameters, 
 
 
 def test_a_null_agrees_only_with_a_null_that_was_given():
-    assert not ByType().agree({"value": None}, {}, None)
+    assert not agree_by_type({"value": None}, {}, None)
 
 
 def test_values_too_deep_to_compare_do_not_agree():
@@ -145,8 +145,8 @@ def test_values_too_deep_to_compare_do_not_agree():
     second: Any = []
     for _ in range(50_000):
         first, second = [first], [second]
-    assert ByType().agree({"value": first}, {"value": second}, None) is False
-    assert Published().agree({"value": first}, {"value": second}, None) is False
+    assert agree_by_type({"value": first}, {"value": second}, None) is False
+    assert agree_as_published({"value": first}, {"value": second}, None) is False
 
 
 async def test_each_call_matches_one_expected_call():
