@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from gymq.workers.resources.ifbench import counts, custom, formats, sequences
+from gymq.workers.resources.ifbench import counts, custom, formats, sequences, words
 from gymq.workers.resources.ifbench.counts import CONJUNCTIONS, KEYWORD_COUNTS, NAMES, PRONOUNS
 from gymq.workers.resources.ifbench.texts import OUTER, bare_words, runs, trimmed
 from gymq.workers.resources.instruction_following.as_meant import word_pattern
@@ -83,8 +83,9 @@ def sentences_then_bullets(text: str) -> bool:
 
 
 def growing_indents(text: str) -> bool:
-    """Every line is indented by more blanks than the one before; blank lines do not count."""
-    return formats.growing_indents("\n".join(line for line in text.split("\n") if line.strip()))
+    """There are lines, each indented by more blanks than the one before; blank lines do not count."""
+    lines = [line for line in text.split("\n") if line.strip()]
+    return len(lines) > 1 and formats.growing_indents("\n".join(lines))
 
 
 def a_word_a_line(text: str) -> bool:
@@ -140,6 +141,20 @@ def keyword_at_both_ends(text: str, *, keyword: str) -> bool:
     return bool(words[1] == words[-2] == keyword.strip().lower())
 
 
+def explained_quotes(text: str) -> bool:
+    """There is a quotation, and none follows another one or ends the text."""
+    return any(mark in text for mark in '"\u201c\u201d') and formats.explained_quotes(text)
+
+
+def _of_sentences(check: Callable[..., bool]) -> Callable[..., bool]:
+    """Return a check of each sentence by the one before, of which there are two at least."""
+
+    def holds(text: str, **arguments: Any) -> bool:
+        return len(sentences(text)) > 1 and check(text, **arguments)
+
+    return holds
+
+
 AS_MEANT: dict[str, Callable[..., bool]] = {
     "count:conjunctions": conjunctions,
     "count:keywords_multiple": keywords,
@@ -151,6 +166,7 @@ AS_MEANT: dict[str, Callable[..., bool]] = {
     "format:line_indent": growing_indents,
     "format:newline": a_word_a_line,
     "format:no_bullets_bullets": sentences_then_bullets,
+    "format:quote_unquote": explained_quotes,
     "format:sub-bullets": sub_bullets,
     "format:title_case": title_case,
     "ratio:sentence_balance": balanced_sentences,
@@ -158,8 +174,11 @@ AS_MEANT: dict[str, Callable[..., bool]] = {
     "ratio:sentence_words": equally_long_sentences,
     "repeat:repeat_change": only_first_word_changed,
     "repeat:repeat_span": words_of_prompt,
+    "sentence:alliteration_increment": _of_sentences(sequences.more_alliterations),
+    "sentence:increment": _of_sentences(sequences.longer_by),
     "sentence:keyword": keyword_in_a_sentence,
     "words:keywords_specific_position": keyword_at_position,
+    "words:last_first": _of_sentences(words.last_is_next_first),
     "words:words_position": keyword_at_both_ends,
 }
 

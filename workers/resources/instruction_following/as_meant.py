@@ -7,12 +7,14 @@ import re
 from collections.abc import Callable
 from typing import NoReturn
 
-from gymq.workers.resources.instruction_following import lengths
+from gymq.workers.resources.instruction_following import formats, lengths
 from gymq.workers.resources.instruction_following.arguments import compare, given, not_below
 from gymq.workers.resources.instruction_following.formats import POSTSCRIPTS, without_fence
 from gymq.workers.resources.instruction_following.texts import paragraphs
 
 _BULLET = re.compile(r"[ \t]*+[*+-][ \t]+\S")
+_DRESS = str.maketrans("", "", "*\u201c\u201d")
+_EMPTY_BRACKETS = re.compile(r"\[[ \t]*+\]")
 _RULE = re.compile(r"[ \t]*+(?:\*[ \t]*+){3,}|[ \t]*+(?:-[ \t]*+){3,}")
 
 
@@ -68,9 +70,14 @@ def is_json(text: str) -> bool:
     return True
 
 
+def placeholders(text: str, *, num_placeholders: int) -> bool:
+    """There are enough placeholders in square brackets, each on one line; empty brackets are none."""
+    return formats.placeholders(_EMPTY_BRACKETS.sub("", text), num_placeholders=num_placeholders)
+
+
 def first_word_of_paragraph(text: str, *, num_paragraphs: int, nth_paragraph: int, first_word: str) -> bool:
-    """As many paragraphs as wanted, and one of them begins with a word. Blank ones are none."""
-    filled = "\n\n".join(part for part in paragraphs(text) if part.strip())
+    """As many paragraphs as wanted, and one of them begins with a word, in whatever dress. Blank ones are none."""
+    filled = "\n\n".join(part.translate(_DRESS) for part in paragraphs(text) if part.strip())
     return lengths.first_word_of_paragraph(
         filled, num_paragraphs=num_paragraphs, nth_paragraph=nth_paragraph, first_word=first_word
     )
@@ -78,6 +85,7 @@ def first_word_of_paragraph(text: str, *, num_paragraphs: int, nth_paragraph: in
 
 AS_MEANT: dict[str, Callable[..., bool]] = {
     "count:count_increment_word": once_and_twice,
+    "detectable_content:number_placeholders": placeholders,
     "detectable_content:postscript": postscript,
     "detectable_format:json_format": is_json,
     "detectable_format:multiple_sections": sections,

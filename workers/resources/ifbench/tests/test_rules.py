@@ -296,6 +296,11 @@ MEANT: list[tuple[str, Any, list[str], list[str]]] = [
     ("count:keywords_multiple", ANIMALS, ["An ant," + REST, "ANT." + REST], ["giant" + REST, "ant ants ant" + REST]),
     ("count:person_names", {"N": 2}, ["Leo met Grace.", "Leo's Grace"], ["Leopards near Graceland.", "Leo Leo"]),
     ("sentence:keyword", {"word": "ear", "N": 1}, ["My ear! It rests.", "EAR."], ["We learn. An ear."]),
+    ("format:quote_unquote", {}, ['"Sea" is water.', "\u201cSea\u201d is water."], ["No quotation.", 'It is "sea"']),
+    ("format:line_indent", {}, ["a\n b"], ["a", "a\n\n"]),
+    ("sentence:increment", {"small_n": 1}, ["Go. Go on."], ["Go.", "Go. On."]),
+    ("sentence:alliteration_increment", {}, ["Cats sit. Big bears run."], ["Cats sit.", "Big bears. Big boats."]),
+    ("words:last_first", {}, ["I ran. Ran we?"], ["I ran.", "I ran. We ran."]),
 ]
 
 

@@ -364,6 +364,13 @@ AS_MEANT = [
         ["Sea.\n\n\n\nGulls cry.", "\n\nSea.\n\n \n\nGulls.\n\n"],
         ["\n\nGulls cry.\n\nNight.", "Gulls.\n\nSea.\n\nGulls."],
     ),
+    (
+        "length_constraints:nth_paragraph_first_word",
+        {"num_paragraphs": 2, "nth_paragraph": 2, "first_word": "gulls"},
+        ["Sea.\n\n**Gulls** cry.", "Sea.\n\n\u201cGulls\u201d cry."],
+        ["Sea.\n\n**The gulls** cry."],
+    ),
+    ("detectable_content:number_placeholders", {"num_placeholders": 1}, ["[name]", "[ ] [x y]"], ["[]", "[ ] to do"]),
 ]
 
 
