@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Container
-from typing import Any
+from typing import Any, NamedTuple
 
 Arguments = dict[str, Any]
+Calls = list[tuple[str, Arguments]]  # names and arguments
 
 
 def agree_by_type(expected: Arguments, given: Arguments, declared: Container[str] | None) -> bool:
@@ -22,6 +23,26 @@ def agree_by_type(expected: Arguments, given: Arguments, declared: Container[str
 def agree_as_published(expected: Arguments, given: Arguments, declared: Container[str] | None) -> bool:
     """Return whether every expected argument was given, with a value that Python finds equal."""
     return _all_given(expected, given, operator.eq)
+
+
+def _fewest_arguments_first(calls: Calls) -> Calls:
+    return sorted(calls, key=lambda call: len(call[1]))
+
+
+class CallRule(NamedTuple):
+    """How expected calls find calls of a response.
+
+    Attributes:
+        agree: returns whether the arguments of a call are the expected ones.
+        in_order: returns the calls in the order in which they are tried.
+    """
+
+    agree: Callable[[Arguments, Arguments, Container[str] | None], bool]
+    in_order: Callable[[Calls], Calls]
+
+
+BY_TYPE = CallRule(agree_by_type, _fewest_arguments_first)
+PUBLISHED = CallRule(agree_as_published, list)
 
 
 def _all_given(expected: Arguments, given: Arguments, same: Callable[[Any, Any], bool]) -> bool:

@@ -7,12 +7,12 @@ The functions are declared in the row and never run. Derived from the data set x
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 import pydantic
-from gymq.workers.resources.xlam_fc.rules import Arguments, agree_as_published, agree_by_type
+from gymq.workers.resources.xlam_fc.rules import BY_TYPE, PUBLISHED, CallRule
 
 import gymq
 
@@ -30,12 +30,12 @@ class FunctionCalling(gymq.Resources[CallsRow]):
         hardened: bool = True  # false: true counts as 1, and a call may have arguments that its function has not
 
     async def start(self) -> None:
-        self._agree = agree_by_type if self.options.hardened else agree_as_published
+        self._rule = BY_TYPE if self.options.hardened else PUBLISHED
 
     async def verify(self, request: gymq.VerifyRequest[CallsRow]) -> gymq.Verdict:
         expected = request.row.expected_answers
         calls = request.function_calls
-        matched = count_matches(calls, expected, self._agree, declared_arguments(request.row))
+        matched = count_matches(calls, expected, self._rule, declared_arguments(request.row))
         return gymq.Verdict(
             float(matched == len(expected) == len(calls)),
             num_expected=len(expected),
@@ -58,19 +58,19 @@ def declared_arguments(row: CallsRow) -> dict[str, frozenset[str]]:
 def count_matches(
     calls: Sequence[Mapping[str, Any]],
     expected: list[dict[str, Any]],
-    agree: Callable[[Arguments, Arguments, Container[str] | None], bool],
+    rule: CallRule,
     declared: Mapping[str, frozenset[str]],
 ) -> int:
     """Return how many expected calls find a call of their own.
 
-    Each takes the first one that is left, as NeMo Gym does.
+    Each takes the first one that is left.
     """
-    left = [(call["name"], as_object(parsed(call.get("arguments")))) for call in calls]
+    left = rule.in_order([(call["name"], as_object(parsed(call.get("arguments")))) for call in calls])
     found = 0
     for answer in expected:
         arguments = as_object(answer.get("arguments"))
         for position, (name, given) in enumerate(left):
-            if name == answer.get("name") and agree(arguments, given, declared.get(name)):
+            if name == answer.get("name") and rule.agree(arguments, given, declared.get(name)):
                 del left[position]
                 found += 1
                 break

@@ -136,6 +136,17 @@ async def test_an_argument_that_the_function_does_not_have_is_wrong(parameters, 
         assert (await env.verify(row, answer)).reward == 1.0
 
 
+async def test_a_call_with_further_arguments_is_left_to_the_answer_that_expects_them():
+    row = prompt("When is high tide?")
+    short, long = {"port": "Cork"}, {"port": "Cork", "days": 2}
+    row["expected_answers"] = [{"name": "tide", "arguments": short}, {"name": "tide", "arguments": long}]
+    answer = reply(function_call("tide", long), function_call("tide", short))
+    async with Harness(FunctionCalling) as env:
+        assert (await env.verify(row, answer)).reward == 1.0
+    async with Harness(FunctionCalling, {"hardened": False}) as env:
+        assert (await env.verify(row, answer)).reward == 0.0
+
+
 def test_a_null_agrees_only_with_a_null_that_was_given():
     assert not agree_by_type({"value": None}, {}, None)
 
