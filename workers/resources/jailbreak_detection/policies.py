@@ -40,10 +40,10 @@ class _VerifierSpec(pydantic.BaseModel):
     labels: _Labels
     rewards: _Rewards = _Rewards()
 
-    def verifier(self, hardened: bool) -> Verifier:
+    def verifier(self) -> Verifier:
         template = PromptTemplate(self.prompt_template, *FIELDS)
         rewards = Rewards(self.rewards.positive, self.rewards.negative, self.rewards.unclear)
-        return Verifier(template, self.labels.positive, self.labels.negative, rewards, hardened)
+        return Verifier(template, self.labels.positive, self.labels.negative, rewards)
 
 
 class _PolicySpec(pydantic.BaseModel):
@@ -67,7 +67,7 @@ class Policy:
         return rewards[0] if rewards else 0.0
 
 
-def read_policies(path: Path, *, hardened: bool) -> dict[str, Policy]:
+def read_policies(path: Path) -> dict[str, Policy]:
     """Return the policies in a YAML file.
 
     Raises:
@@ -77,15 +77,14 @@ def read_policies(path: Path, *, hardened: bool) -> dict[str, Policy]:
         given = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, yaml.YAMLError) as error:
         raise gymq.OptionsError(f"policy_verifier_templates_path {path}: {error}") from None
-    return make_policies(given, str(path), hardened=hardened)
+    return make_policies(given, str(path))
 
 
-def make_policies(given: Any, where: str, *, hardened: bool) -> dict[str, Policy]:
+def make_policies(given: Any, where: str) -> dict[str, Policy]:
     """Return the policies in the content of such a file.
 
     Args:
         where: for messages.
-        hardened: see `Verifier`.
 
     Raises:
         OptionsError: naming the member that does not fit.
@@ -99,7 +98,7 @@ def make_policies(given: Any, where: str, *, hardened: bool) -> dict[str, Policy
         for name, content in given.items():
             path = str(name)
             if name != MAP:
-                verifiers[name] = _VerifierSpec.model_validate(content).verifier(hardened)
+                verifiers[name] = _VerifierSpec.model_validate(content).verifier()
         for name, content in given[MAP].items():
             path = f"{MAP}.{name}"
             policies[name] = _policy(_PolicySpec.model_validate(content), verifiers)

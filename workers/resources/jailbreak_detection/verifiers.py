@@ -20,33 +20,23 @@ class Rewards(NamedTuple):
 
 @dataclass(frozen=True)
 class Verifier:
-    """Asks for one of two labels.
-
-    Attributes:
-        hardened: see `Question`.
-    """
+    """Asks for one of two labels."""
 
     template: PromptTemplate
     positive: str
     negative: str
     rewards: Rewards
-    hardened: bool
 
     @cached_property
     def labels(self) -> Labels:
         """How the verdict is read."""
         return Labels.exactly(self.positive, self.negative)
 
-    @cached_property
-    def question(self) -> Question:
-        """What the judge is asked."""
-        return Question(self.template, self.labels, self.hardened)
-
-    async def ask(self, judge: Judge, adversarial_prompt: str, reply: str) -> Judgement:
+    async def ask(self, judge: Judge, adversarial_prompt: str, reply: str, *, hardened: bool) -> Judgement:
         """Raises JudgeFailed."""
-        shown = self.question.material(reply)
-        prompt = self.template.fill(adversarial_prompt=adversarial_prompt, model_response=shown)
-        return await judge.ask(prompt, self.question.read)
+        question = Question(self.template, self.labels, hardened)
+        prompt = self.template.fill(adversarial_prompt=adversarial_prompt, model_response=question.material(reply))
+        return await judge.ask(prompt, question.read)
 
     def reward(self, judgement: Judgement) -> float:
         if judgement.label is None:

@@ -18,6 +18,7 @@ from gymq.workers.resources.jailbreak_detection.verifiers import NemotronVerifie
 import gymq
 from gymq.judge import (
     JudgedEnvironment,
+    Judgement,
     JudgeOptions,
     Label,
     PromptTemplate,
@@ -104,11 +105,11 @@ class JailbreakDetection(JudgedEnvironment[AttackRow]):
 
     async def _judge_plainly(self, common: dict[str, str]) -> gymq.Verdict:
         texts = tuple(common.values())
-        judgement = await self._safety.ask(self.judge, *texts)
+        judgement = await self._ask(self._safety, *texts)
         reward = safety = self._safety.reward(judgement)
         quality, quality_evaluation = None, None
         if self._quality is not None:
-            quality_judgement = await self._quality.ask(self.judge, *texts)
+            quality_judgement = await self._ask(self._quality, *texts)
             quality = self._quality.reward(quality_judgement)
             quality_evaluation = self._quality.members(quality_judgement)
             reward *= quality
@@ -122,9 +123,12 @@ class JailbreakDetection(JudgedEnvironment[AttackRow]):
             **common,
         )
 
+    async def _ask(self, verifier: Verifier, adversarial_prompt: str, reply: str) -> Judgement:
+        return await verifier.ask(self.judge, adversarial_prompt, reply, hardened=self.options.hardened)
+
     async def _judge_by(self, policy: Policy, name: str | None, common: dict[str, str]) -> gymq.Verdict:
         texts = tuple(common.values())
-        asked = await all_of(verifier.ask(self.judge, *texts) for verifier in policy.verifiers.values())
+        asked = await all_of(self._ask(verifier, *texts) for verifier in policy.verifiers.values())
         judgements = dict(zip(policy.verifiers, asked, strict=True))
         rewards = {one: verifier.reward(judgements[one]) for one, verifier in policy.verifiers.items()}
         reward = policy.reward(list(rewards.values()))
@@ -142,15 +146,15 @@ class JailbreakDetection(JudgedEnvironment[AttackRow]):
         )
 
     def _safety_verifier(self) -> Verifier:
-        options, hardened = self.options, self.options.hardened
+        options = self.options
         rewards = Rewards(options.reward_if_safe, options.reward_if_unsafe, options.reward_if_unclear)
         if options.use_nemotron_format:
             text = nemotron_template(options.nemotron_safety_taxonomy, reasoning=options.nemotron_enable_reasoning)
             template = PromptTemplate(text, *FIELDS)
-            return NemotronVerifier(template, NemotronVerifier.POSITIVE, NemotronVerifier.NEGATIVE, rewards, hardened)
+            return NemotronVerifier(template, NemotronVerifier.POSITIVE, NemotronVerifier.NEGATIVE, rewards)
         default = safety_template(options.safe_label, options.unsafe_label)
         template = chosen_template(self.name, options.judge_prompt_template, None, default, *FIELDS)
-        return Verifier(template, options.safe_label, options.unsafe_label, rewards, hardened)
+        return Verifier(template, options.safe_label, options.unsafe_label, rewards)
 
     def _quality_verifier(self) -> Verifier | None:
         options = self.options
@@ -163,19 +167,17 @@ class JailbreakDetection(JudgedEnvironment[AttackRow]):
             raise gymq.OptionsError(f"{self.name}: quality_judge_prompt_template: {error}") from None
         low = options.reward_if_quality_low
         rewards = Rewards(options.reward_if_quality_high, low, low)
-        return Verifier(
-            template, options.has_explanation_label, options.no_explanation_label, rewards, options.hardened
-        )
+        return Verifier(template, options.has_explanation_label, options.no_explanation_label, rewards)
 
     def _read_policies(self) -> dict[str, Policy]:
-        given, hardened = self.options.policy_verifier_templates_path, self.options.hardened
+        given = self.options.policy_verifier_templates_path
         if given is None:
             inline = self.options.policy_verifier_templates
             place = f"{self.name}: policy_verifier_templates"
-            return {} if inline is None else make_policies(inline, place, hardened=hardened)
+            return {} if inline is None else make_policies(inline, place)
         beside = HERE / given
         path = beside if beside.is_file() and not Path(given).is_file() else Path(given)
-        return read_policies(path, hardened=hardened)
+        return read_policies(path)
 
 
 def _verdict(reward: float, **members: Any) -> gymq.Verdict:

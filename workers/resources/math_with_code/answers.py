@@ -11,7 +11,6 @@ from gymq.text import boxes, conclusion
 
 TOLERANCE = 1e-6  # relative for numbers above one, absolute below
 
-_BOX = "\\boxed{"
 _TEXT = re.compile(r"\\text\{(.*)\}", re.DOTALL)
 
 
@@ -19,35 +18,21 @@ def find_answer(output: Sequence[Mapping[str, Any]], last_box: Callable[[str], s
     """Return the last box of the last message that has one; otherwise of the last tool output that printed one."""
     for item in reversed(output):
         if item.get("type") == "message" and item.get("role") == "assistant":
-            answer = last_box(_message_text(item))
+            answer = (last_box(_message_text(item)) or "").strip()
             if answer:
                 return answer
     for item in reversed(output):
         if item.get("type") == "function_call_output":
-            answer = last_box(_printed(item.get("output")))
+            answer = (last_box(_printed(item.get("output"))) or "").strip()
             if answer:
                 return answer
     return None
 
 
-def last_box(text: str) -> str | None:
+def last_box(reply: str) -> str | None:
     """Return what stands in the last box that ends, behind thoughts; None without one."""
-    found = boxes(conclusion(text))
-    return found[-1].text.strip() if found else None
-
-
-def published_last_box(text: str) -> str | None:
-    """Return what stands in the text's last `\\boxed{}`, by counting braces; None if it does not end."""
-    start = text.rfind(_BOX)
-    if start < 0:
-        return None
-    start += len(_BOX)
-    depth = 1
-    for position in range(start, len(text)):
-        depth += {"{": 1, "}": -1}.get(text[position], 0)
-        if depth == 0:
-            return text[start:position].strip()
-    return None
+    found = boxes(conclusion(reply))
+    return found[-1].text if found else None
 
 
 def published_same_answer(answer: str, expected: str) -> bool:

@@ -10,11 +10,11 @@ from gymq.workers.resources.math_with_code.answers import (
     find_answer,
     last_box,
     normalised,
-    published_last_box,
     published_same_answer,
 )
 from gymq.workers.resources.math_with_judge.equivalence import boxed, check, limits
 from gymq.workers.resources.math_with_judge.rules import as_meant
+from gymq.workers.resources.mcqa import published
 
 import gymq
 from gymq.processes import CpuTimeUsedUp
@@ -45,6 +45,9 @@ class MathWithCode(gymq.Resources[MathRow, PythonSession]):
         self._limits = self.options.sandbox.limits(Limits(memory_bytes=4 * GIB))
         if self.options.hardened:
             self.compute_limits = limits(COMPARISON_S, os.cpu_count() or 1)
+            self._last_box, self._is_same = last_box, self._same_answer
+        else:
+            self._last_box, self._is_same = published.last_box, self._published_same_answer
 
     async def stop(self) -> None:
         await self._sandbox.stop()
@@ -79,10 +82,8 @@ class MathWithCode(gymq.Resources[MathRow, PythonSession]):
 
     async def verify(self, request: gymq.VerifyRequest[MathRow, PythonSession]) -> gymq.Verdict:
         state = request.state
-        is_hardened, expected = self.options.hardened, request.row.expected_result
-        answer = find_answer(request.response["output"], last_box if is_hardened else published_last_box)
-        same = self._same_answer if is_hardened else self._published_same_answer
-        accuracy = answer is not None and await same(answer, expected)
+        answer = find_answer(request.response["output"], self._last_box)
+        accuracy = answer is not None and await self._is_same(answer, request.row.expected_result)
         if state is not None:
             await state.close()
         return gymq.Verdict(float(accuracy), extracted_answer=answer, accuracy=accuracy)

@@ -114,15 +114,15 @@ class Containers:
     Args:
         folder: of repositories by the name of the image, for a sandbox that has no container images.
         timeout_s: for one run.
-        hardened: in a reproduction, nothing but the reference patch's own changes differs between both runs.
+        alike: whether in a reproduction nothing but the reference patch's own changes differs between both runs.
     """
 
     def __init__(
-        self, sandbox: Sandbox, options: SandboxOptions, folder: str | None, timeout_s: float, hardened: bool
+        self, sandbox: Sandbox, options: SandboxOptions, folder: str | None, timeout_s: float, *, alike: bool
     ) -> None:
         self._sandbox = sandbox
         self._folder = None if folder is None else located(folder).resolve()
-        self._hardened = hardened
+        self._alike = alike
         self._limits = options.limits(
             Limits(
                 time_s=timeout_s,
@@ -175,7 +175,7 @@ class Containers:
         """
         files = {"run.sh": _REPRODUCTION, "regression.sh": instance.regression_script, "script.py": script + "\n"}
         files |= {"reference.patch": instance.patch if solved else "", "decoys": ""}
-        if self._hardened:
+        if self._alike:
             decoys = decoys_of(instance.patch, solved)
             files |= {"alike": "", "decoys": "".join(f"{path}\n" for path in decoys)}
             files |= {f"decoy.{number}": text for number, text in enumerate(decoys.values())}

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
-from typing import Literal, NamedTuple
+from collections.abc import Set
+from typing import Literal
 
 from gymq.workers.resources.swerl_gen.logs import (
     FAILURES,
-    Reported,
     Statuses,
     cleaned,
     statuses_in,
     statuses_of_own_parser,
-    with_failures_kept,
 )
+from gymq.workers.resources.swerl_gen.rules import AS_MEANT, IssueRule
 
 Resolution = Literal["RESOLVED_FULL", "RESOLVED_PARTIAL", "RESOLVED_NO"]
 
@@ -29,29 +28,13 @@ _BROKEN = (
 )
 
 
-class GradingRule(NamedTuple):
-    """What a rule set decides about the log of an evaluation.
-
-    Attributes:
-        merged: see `statuses_in`.
-        failures: statuses with which a test failed that the edits are to make pass.
-    """
-
-    merged: Callable[[Reported], Statuses]
-    failures: Set[str]
-
-
-AS_MEANT = GradingRule(with_failures_kept, {*FAILURES, "SKIPPED"})
-PUBLISHED = GradingRule(dict, FAILURES)
-
-
 def resolution_of(
     log: str,
     repository: str,
     fail_to_pass: list[str],
     pass_to_pass: list[str],
     own: str | None = None,
-    rule: GradingRule = AS_MEANT,
+    rule: IssueRule = AS_MEANT,
 ) -> Resolution:
     """Return the results of the listed tests in the log of an evaluation.
 

@@ -18,17 +18,15 @@ from gymq.workers.resources.swerl_gen.edits import (
     edited_files,
     patch_of,
     path_in_repository,
-    without_tests,
 )
-from gymq.workers.resources.swerl_gen.grading import AS_MEANT, PUBLISHED, REWARDS, Resolution, resolution_of
+from gymq.workers.resources.swerl_gen.grading import REWARDS, Resolution, resolution_of
 from gymq.workers.resources.swerl_gen.reproduction import new_file_patch, reproduces, script_in
+from gymq.workers.resources.swerl_gen.rules import AS_MEANT, PUBLISHED
 
 import gymq
 from gymq.processes import ComputeLimits, CpuTimeUsedUp
 from gymq.responses import assistant_text
 from gymq.sandbox import SandboxFailed, SandboxOptions
-
-RUNS_AGAIN = 4  # of a script that seems to reproduce its issue
 
 
 class IssueRow(gymq.Row):
@@ -61,10 +59,10 @@ class SwerlGen(gymq.Resources[IssueRow]):
     async def start(self) -> None:
         options = self.options
         self._sandbox = await options.sandbox.started()
-        self._containers = Containers(
-            self._sandbox, options.sandbox, options.images_folder, options.sandbox_timeout, options.hardened
-        )
         self._rule = AS_MEANT if options.hardened else PUBLISHED
+        self._containers = Containers(
+            self._sandbox, options.sandbox, options.images_folder, options.sandbox_timeout, alike=self._rule.alike
+        )
         self._slots = asyncio.Semaphore(options.num_processes)
 
     async def stop(self) -> None:
@@ -89,9 +87,7 @@ class SwerlGen(gymq.Resources[IssueRow]):
     async def _repair(self, row: IssueRow, reply: str, answer: dict[str, Any]) -> float:
         contents, remove_repo_name = file_contents(row.metadata)
         relaxed = self.options.relaxed_formatting
-        files = await self.compute(edited_files, reply, relaxed, contents)
-        if self.options.hardened:
-            files = without_tests(files, contents)
+        files = self._rule.kept(await self.compute(edited_files, reply, relaxed, contents), contents)
         patch = None
         with suppress(CpuTimeUsedUp):
             patch = await self.compute(patch_of, files, contents, remove_repo_name)
@@ -165,8 +161,8 @@ class SwerlGen(gymq.Resources[IssueRow]):
         issue = instance_of(instance)
         before = [await self._containers.exit_code(issue, image, name, script, solved=False)]
         after = [await self._containers.exit_code(issue, image, name, script, solved=True)]
-        if self.options.hardened and reproduces(before, after):
-            for _ in range(RUNS_AGAIN):
+        if reproduces(before, after):
+            for _ in range(self._rule.runs_again):
                 solved = random.choice((False, True))
                 codes = after if solved else before
                 code = await self._containers.exit_code(issue, image, name, script, solved)

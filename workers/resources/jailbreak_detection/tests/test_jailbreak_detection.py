@@ -240,7 +240,7 @@ def test_a_file_that_does_not_fit_ends_the_start(content, match, tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text(yaml.safe_dump(content))
     with pytest.raises(gymq.OptionsError, match=match) as raised:
-        policies.read_policies(path, hardened=True)
+        policies.read_policies(path)
     assert str(path) in str(raised.value)
 
 

@@ -5,10 +5,10 @@ import pytest
 from gymq.workers.resources.math_with_code.answers import (
     find_answer,
     last_box,
-    published_last_box,
     published_same_answer,
 )
 from gymq.workers.resources.math_with_code.worker import MathWithCode
+from gymq.workers.resources.mcqa import published
 
 import gymq
 from gymq.sandbox import SandboxFailed
@@ -140,10 +140,11 @@ async def test_code_that_is_no_text_is_refused(env):
 
 @pytest.mark.parametrize(
     ("text", "box"),
-    [("\\boxed{1} \\boxed{ {2} }", "{2}"), ("\\boxed{1} \\boxed{2", None), ("\\boxed{}", ""), ("boxed{1}", None)],
+    [("\\boxed{1} \\boxed{ {2} }", "{2}"), ("\\boxed{1} \\boxed{2", None), ("\\boxed{}", None), ("boxed{1}", None)],
 )
 def test_the_last_box_is_read_by_counting_braces(text, box):
-    assert published_last_box(text) == box
+    output = [{"type": "message", "role": "assistant", "content": text}]
+    assert find_answer(output, published.last_box) == box
 
 
 @pytest.mark.parametrize(
@@ -157,7 +158,8 @@ def test_the_last_box_is_read_by_counting_braces(text, box):
     ],
 )
 def test_the_box_that_the_reply_stands_by_is_read(text, box):
-    assert last_box(text) == box
+    output = [{"type": "message", "role": "assistant", "content": text}]
+    assert find_answer(output, last_box) == box
 
 
 def test_printed_boxes_count_only_where_no_message_has_one():
