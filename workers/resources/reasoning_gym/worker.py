@@ -10,6 +10,7 @@ from gymq.workers.resources.reasoning_gym.scoring import check_row, prepare, pub
 
 import gymq
 from gymq.processes import ComputeLimits, CpuTimeUsedUp
+from gymq.text import boxes, conclusion, undressed
 
 OPENING, CLOSING, BOX = "<answer>", "</answer>", "\\boxed{"
 
@@ -47,11 +48,14 @@ class ReasoningGym(gymq.Resources[PuzzleRow]):
     async def start(self) -> None:
         if importlib.util.find_spec("reasoning_gym") is None:
             raise gymq.OptionsError('reasoning-gym is not installed: pip install "gymq[reasoning-gym]"')
-        self._score = score if self.options.hardened else published_score
+        if self.options.hardened:
+            self._read, self._score = answer_as_meant, score
+        else:
+            self._read, self._score = published_answer, published_score
 
     async def verify(self, request: gymq.VerifyRequest[PuzzleRow]) -> gymq.Verdict:
         row = request.row
-        task, answer = row.metadata["source_dataset"], read_answer(request.reply_text)
+        task, answer = row.metadata["source_dataset"], self._read(request.reply_text, row.answer)
         entry = {"question": row.question, "answer": row.answer, "metadata": row.metadata}
         try:
             reward = await self.compute(self._score, task, answer, entry)
@@ -60,7 +64,19 @@ class ReasoningGym(gymq.Resources[PuzzleRow]):
         return gymq.Verdict(reward, task_name=task, score=reward, extracted_answer=answer)
 
 
-def read_answer(reply: str) -> str:
+def answer_as_meant(reply: str, expected: str | None) -> str:
+    """Return what the last pair of answer tags holds, or else the last box, or else all that follows the thoughts.
+
+    The answer is trimmed, and without marks of LaTeX and Markdown around it if it then is the expected one.
+    """
+    reply = conclusion(reply)
+    tagged, found = _last_tagged(reply), boxes(reply)
+    answer = tagged if tagged is not None else found[-1].text if found else reply
+    bare = undressed(answer)
+    return bare if bare == expected else answer.strip()
+
+
+def published_answer(reply: str, expected: str | None) -> str:
     """Return what the last pair of answer tags holds, or else the first box that is not empty, or else the whole reply.
 
     The answer is trimmed.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from gymq.workers.resources.reasoning_gym.scoring import EVALUATED, PARSED, is_formula, published_score, score
-from gymq.workers.resources.reasoning_gym.worker import ReasoningGym, read_answer
+from gymq.workers.resources.reasoning_gym.worker import ReasoningGym, answer_as_meant, published_answer
 
 import gymq
 from gymq.processes import KillableProcesses
@@ -43,7 +43,26 @@ def row(task, answer="5", **metadata):
     ids=range(11),
 )
 def test_the_answer_is_read_out_of_tags_a_box_or_the_whole_reply(text, answer):
-    assert read_answer(text) == answer
+    assert published_answer(text, None) == answer
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ("<answer>7</answer> no: <answer> 12 </answer>", "12"),
+        ("<think><answer>7</answer></think> <answer>12</answer>", "12"),
+        ("<think><answer>12</answer></think> <answer>7</answer>", "7"),
+        ("<think>12", ""),
+        ("\\boxed{7} no: \\boxed{12}", "12"),
+        ("<answer>\\boxed{12}</answer>", "12"),
+        ("<answer>**12**</answer>", "12"),
+        ("<answer>**7**</answer>", "**7**"),
+        ("\\boxed{\\frac{1}{2}}", "\\frac{1}{2}"),
+        ("it is 12", "it is 12"),
+    ],
+)
+def test_the_answer_that_the_reply_stands_by_is_read(text, answer):
+    assert answer_as_meant(text, "12") == answer
 
 
 @pytest.mark.parametrize("task", sorted(EVALUATED | PARSED))
