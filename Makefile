@@ -11,6 +11,7 @@
 # make wheel-test           the wheel, installed far from the checkout, with each Python from 3.11 to 3.13 that is here
 #
 # make bench-floor          CPU per rollout next to bare nats-py, as ratios
+# make bench-compare BASE=x the same next to another version of gymq, a commit or a wheel; fails above +5 %
 # make golden               tests/golden again, after a wanted change of messages, subjects, result files, statistics or help
 # make lock                 requirements/locked.txt again, after a change of dependencies; UPGRADE=--upgrade for the newest of all
 # make coverage TESTS=tests/cli   lines and branches that tests run, in worker processes too
@@ -18,7 +19,7 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 
-.PHONY: help demo check test site lint unit nightly env test-in wheel-test bench-floor golden lock coverage clean
+.PHONY: help demo check test site lint unit nightly env test-in wheel-test bench-floor bench-compare golden lock coverage clean
 
 help:
 	@sed -n '/^[^#]/q; s/^# \{0,1\}//p' Makefile
@@ -124,6 +125,9 @@ coverage: $(VENV)/installed-dev
 # CPU per rollout next to bare nats-py, as ratios.
 bench-floor: $(VENV)/installed-dev
 	$(BIN)/python -m benchmarks --floor
+
+bench-compare: $(VENV)/installed-dev
+	$(BIN)/python -m benchmarks.compare $(BASE)
 
 # What is in each environment, and what its tests are, is in tools/environments.toml.
 env test-in: $(VENV)/installed-dev
