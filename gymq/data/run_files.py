@@ -47,7 +47,7 @@ class RunFileError(GymqError):
     """A file of a run cannot be used; one sentence naming it."""
 
 
-class Manifest(msgspec.Struct, forbid_unknown_fields=True):
+class Manifest(msgspec.Struct):
     """The content of `<stem>_run.json`: the run that the other files belong to."""
 
     run: str

@@ -1,9 +1,10 @@
 """The codec: messages to bodies and back.
 
-Bodies are msgpack maps; a body that starts with `{` or white space is read as JSON, so a person can publish by
-hand. Binary fields (`row`) are then given as text or simply as the JSON value itself. What is stored is compressed
-with zstd above 64 KiB. The three encodings are distinguished by their first byte, which no msgpack map shares with JSON
-or a zstd frame. Token ids and log probs are little-endian binary, see `gymq.protocol.tokens`.
+Bodies are msgpack maps; a body that starts with `{` or white space is read as JSON, so a person can publish by hand.
+Binary fields (`row`) are then given as text or simply as the JSON value itself, and an unknown field is refused, which
+in msgpack a later version has sent. What is stored is compressed with zstd above 64 KiB. The three encodings are
+distinguished by their first byte, which no msgpack map shares with JSON or a zstd frame. Token ids and log probs are
+little-endian binary, see `gymq.protocol.tokens`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 import msgspec
 import zstandard
 
+from gymq.errors import did_you_mean
 from gymq.protocol.messages import (
     MAX_BODY_BYTES,
     BadMessage,
@@ -138,10 +140,8 @@ class Decoder:
 
     def __init__(self, *types: type[Message]) -> None:
         self._decode = msgspec.msgpack.Decoder(reduce(or_, types), ext_hook=decode_ext).decode
-        self._binary_fields = {
-            message_type.__struct_config__.tag: [
-                field.name for field in msgspec.structs.fields(message_type) if field.type in (bytes, bytes | None)
-            ]
+        self._fields = {
+            message_type.__struct_config__.tag: {field.name: field for field in msgspec.structs.fields(message_type)}
             for message_type in types
         }
 
@@ -171,10 +171,13 @@ class Decoder:
         """Convert a JSON body to msgpack."""
         value = msgspec.json.decode(body)
         tag = value.get("type") if isinstance(value, dict) else None
-        for name in self._binary_fields.get(tag, ()) if isinstance(tag, str) else ():
-            given = value.get(name)
-            if given is not None:
-                value[name] = given.encode() if isinstance(given, str) else msgspec.json.encode(given)
+        if isinstance(tag, str) and tag in self._fields:
+            known = self._fields[tag]
+            for name, given in value.items():
+                if name != "type" and name not in known:
+                    raise BadMessage(f"unknown field {name!r}{did_you_mean(name, known)}")
+                if given is not None and name != "type" and known[name].type in (bytes, bytes | None):
+                    value[name] = given.encode() if isinstance(given, str) else msgspec.json.encode(given)
         try:
             return _encoder.encode(value)
         except OverflowError as error:

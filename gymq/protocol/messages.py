@@ -70,8 +70,8 @@ class Stage(StrEnum):
     AGENT = "agent"
 
 
-class Message(msgspec.Struct, tag_field="type", forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
-    """Base of all messages: unknown fields are refused, fields at their default are left out."""
+class Message(msgspec.Struct, tag_field="type", omit_defaults=True, kw_only=True):
+    """Base of all messages: fields at their default are left out; unknown ones, of a later version, are skipped."""
 
 
 # What a person or a collector submits ---------------------------------------------------------------------------
@@ -111,7 +111,7 @@ class Task(Message, tag="task.v1", kw_only=True):
 # Outcomes: exactly one is stored for each (run, task, rollout) ---------------------------------------------------
 
 
-class Timing(msgspec.Struct, forbid_unknown_fields=True, array_like=True):
+class Timing(msgspec.Struct, array_like=True):
     """When one call of a rollout was made, and how long it took."""
 
     stage: Stage
@@ -416,7 +416,7 @@ class Hold(Message, tag="hold.v1", kw_only=True):
 # The journal of a rollout -----------------------------------------------------------------------------------------
 
 
-class Effect(msgspec.Struct, forbid_unknown_fields=True, array_like=True):
+class Effect(msgspec.Struct, array_like=True):
     """One call of an agent and its reply."""
 
     number: int  # position among the effects of the attempt

@@ -93,9 +93,14 @@ def test_bytes_after_the_message_are_refused(example: Message) -> None:
 
 
 @every_example
-def test_an_unknown_field_is_refused_by_name(example: Message) -> None:
-    body = msgspec.msgpack.encode(plain(example) | {"colour": 1})
-    assert "colour" in refusal(body)
+def test_a_field_of_a_later_version_is_skipped(example: Message) -> None:
+    assert decode_any(msgspec.msgpack.encode(plain(example) | {"colour": 1})) == decode_any(encode(example))
+
+
+@every_example
+def test_an_unknown_field_in_what_a_person_wrote_is_refused_by_name(example: Message) -> None:
+    tag = type(example).__struct_config__.tag
+    assert "unknown field 'colour'" in refusal(msgspec.json.encode({"type": tag, "colour": 1}))
 
 
 @every_example
