@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import logging
 import os
 import secrets
 import signal
@@ -16,6 +17,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
+
+log = logging.getLogger("gymq.sandbox")
 
 _PROC = Path("/proc/self")
 _PREFIX = "gymq-"
@@ -145,8 +148,14 @@ class ControlGroups:
         if left:
             time.sleep(_MAKING_S)
         for folder in left & self._unlocked():
-            with contextlib.suppress(FileNotFoundError, BlockingIOError), _locked(folder):
-                _remove(tuple(parent / folder.name for parent in self.parents))
+            try:
+                with _locked(folder):
+                    outer = [parent / folder.name for parent in self.parents]
+                    _remove(tuple(group for path in outer for group in (path, *path.rglob(f"{_PREFIX}*"))))
+            except (FileNotFoundError, BlockingIOError):  # another worker removes it
+                continue
+            except OSError as error:
+                log.warning("the control group of a worker that is gone cannot be removed: %s", error)
 
     def _unlocked(self) -> set[Path]:
         """Return the groups that nobody has locked."""

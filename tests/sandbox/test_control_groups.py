@@ -26,7 +26,8 @@ HOLD = """
 import os, time
 for _ in range(4):
     if os.fork() == 0:
-        held = bytearray(b'x' * (60 * 2**20))
+        held = bytearray(60 * 2**20)
+        for at in range(0, len(held), 4096): held[at] = 1
         time.sleep(99)
 time.sleep(99)
 """
@@ -117,6 +118,14 @@ def test_groups_of_killed_workers_are_removed_by_the_next_one(groups: ControlGro
         os.close(group.lock)
         ControlGroups.found()
         assert program.wait(60) == -signal.SIGKILL
+    assert not any(folder.exists() for folder in group.folders)
+
+
+def test_groups_in_a_group_of_a_killed_worker_are_removed_with_it(group: ControlGroup):
+    inner = ControlGroups(group.folders).make(16 * MIB, 2)
+    os.close(inner.lock)
+    os.close(group.lock)
+    ControlGroups.found()
     assert not any(folder.exists() for folder in group.folders)
 
 
