@@ -115,25 +115,32 @@ def read_statistics(
                 answer=None if result.extracted_answer is None else str(result.extracted_answer),
                 numbers=numbers_of(fields, result.response.usage),
             )
-        for _, where, line in numbered_lines(JsonlFile(files.failures)) if files.failures.exists() else ():
-            failure = _decoded(_decode_failure, where, line)
-            if failure.task_index is None or failure.rollout_index is None or failure.agent_ref is None:
-                continue  # a refused row of the input, without a rollout
-            agent = pooled or inputs.agent((failure.task_index, failure.rollout_index)) or failure.agent_ref.name
-            is_last = profile.add_failure(
-                agent,
-                failure.task_index,
-                failure.rollout_index,
-                failure_class=failure.failure_class,
-                final=failure.terminal,
-                num_rollouts=counts[failure.task_index] or None,
-                order=failure.sequence,
-            )
-            if not is_last:
-                profile.count_attempt(agent, failure.failure_class)
+        if files.failures.exists():
+            _add_failures(profile, files.failures, counts, inputs, pooled)
         if report is not None:
             _write_report(report, inputs, results, snapshot or profile.snapshot(), allow_partial=allow_partial)
     return RunStatistics(profile, truncated)
+
+
+def _add_failures(
+    profile: RunningProfile, failures: Path, counts: TaskCounts, inputs: _SortedLines, pooled: str | None
+) -> None:
+    for _, where, line in numbered_lines(JsonlFile(failures)):
+        failure = _decoded(_decode_failure, where, line)
+        if failure.task_index is None or failure.rollout_index is None or failure.agent_ref is None:
+            continue  # a refused row of the input, without a rollout
+        agent = pooled or inputs.agent((failure.task_index, failure.rollout_index)) or failure.agent_ref.name
+        is_last = profile.add_failure(
+            agent,
+            failure.task_index,
+            failure.rollout_index,
+            failure_class=failure.failure_class,
+            final=failure.terminal,
+            num_rollouts=counts[failure.task_index] or None,
+            order=failure.sequence,
+        )
+        if not is_last:
+            profile.count_attempt(agent, failure.failure_class)
 
 
 class _SortedLines(TemporaryDatabase):

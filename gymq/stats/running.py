@@ -15,10 +15,11 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 
 from gymq.defaults import PASS_THRESHOLD
+from gymq.stats.agent_totals import AgentTotals, TaskTotals
 from gymq.stats.field_totals import FieldStats, FieldTotals
 from gymq.stats.intervals import Estimate, TaskMeans
 from gymq.stats.open_tasks import Failed, OpenTasks, Scored, TaskRollouts
-from gymq.stats.pass_at_k import PERCENT, PassTotals, majority_passes
+from gymq.stats.pass_at_k import PERCENT
 from gymq.stats.sums import is_usable
 
 MAX_FIELDS = 256
@@ -75,55 +76,9 @@ class Slow(msgspec.Struct, frozen=True, array_like=True):
     reward: float | None  # None: it failed
 
 
-class _TaskTotals(msgspec.Struct):
-    """The totals of an agent to which a complete task is added."""
-
-    passed: PassTotals = msgspec.field(default_factory=PassTotals)
-    rewards: TaskMeans = msgspec.field(default_factory=TaskMeans)
-    majority: TaskMeans = msgspec.field(default_factory=TaskMeans)
-    failed_as_0: TaskMeans = msgspec.field(default_factory=TaskMeans)  # rewards; tasks without any count too
-
-    def fold(self, rollouts: TaskRollouts, threshold: float) -> None:
-        rewards = [rollout.reward for rollout in rollouts.scored]
-        total = math.fsum(rewards)
-        self.failed_as_0.add(total / (len(rewards) + rollouts.num_failed))
-        if rewards:
-            passed = [reward >= threshold for reward in rewards]
-            self.passed.add(passed)
-            self.rewards.add(total / len(rewards))
-            self.majority.add(majority_passes([rollout.answer for rollout in rollouts.scored], passed))
-
-    def merge(self, other: _TaskTotals) -> None:
-        self.passed.merge(other.passed)
-        self.rewards.merge(other.rewards)
-        self.majority.merge(other.majority)
-        self.failed_as_0.merge(other.failed_as_0)
-
-
-class _Agent(msgspec.Struct):
-    folded: _TaskTotals = msgspec.field(default_factory=_TaskTotals)
-    reward: FieldTotals = msgspec.field(default_factory=FieldTotals)
-    fields: dict[str, FieldTotals] = {}
-    fields_left_out: int = 0
-    without_answer: int = 0
-    failures: dict[str, int] = {}
-    failed_attempts: dict[str, int] = {}
-
-    def merge(self, other: _Agent) -> None:
-        self.folded.merge(other.folded)
-        self.reward.merge(other.reward)
-        for name, totals in other.fields.items():
-            self.fields.setdefault(name, FieldTotals()).merge(totals)
-        self.fields_left_out += other.fields_left_out
-        self.without_answer += other.without_answer
-        for counts, more in ((self.failures, other.failures), (self.failed_attempts, other.failed_attempts)):
-            for name, count in more.items():
-                counts[name] = counts.get(name, 0) + count
-
-
 class _State(msgspec.Struct):
     pass_threshold: float
-    agents: dict[str, _Agent] = {}
+    agents: dict[str, AgentTotals] = {}
     tasks: OpenTasks = msgspec.field(default_factory=OpenTasks)
     slowest: list[Slow] = []  # slowest first
 
@@ -292,9 +247,9 @@ class RunningProfile:
         Args:
             ks: values of k; default: the largest number of rollouts of a task, and the powers of two below it.
         """
-        found: dict[str, _Agent] = {}
+        found: dict[str, AgentTotals] = {}
         for name, agent in sorted(self._state.agents.items()):
-            found[name] = msgspec.structs.replace(agent, folded=_TaskTotals())
+            found[name] = msgspec.structs.replace(agent, folded=TaskTotals())
             found[name].folded.merge(agent.folded)
         for task in self._state.tasks.rollouts():
             for name, rollouts in task.items():
@@ -303,14 +258,14 @@ class RunningProfile:
         agents = {name: _snapshot(agent, wanted) for name, agent in found.items()}
         whole = next(iter(agents.values()), None)
         if len(agents) > 1:
-            together = _Agent()
+            together = AgentTotals()
             for agent in found.values():
                 together.merge(agent)
             whole = _snapshot(together, wanted)
         return ProfileSnapshot(agents, whole, len(self._state.tasks), self._state.pass_threshold)
 
-    def _agent(self, name: str) -> _Agent:
-        return self._state.agents.setdefault(name, _Agent())
+    def _agent(self, name: str) -> AgentTotals:
+        return self._state.agents.setdefault(name, AgentTotals())
 
     def _forget(self, failure: Failed | None) -> None:
         """Stop counting a failure that another outcome replaces."""
@@ -325,7 +280,7 @@ class RunningProfile:
             self._agent(agent).folded.fold(rollouts, self._state.pass_threshold)
 
 
-def _snapshot(agent: _Agent, ks: Sequence[int] | None) -> AgentSnapshot:
+def _snapshot(agent: AgentTotals, ks: Sequence[int] | None) -> AgentSnapshot:
     totals, num_scored = agent.folded, agent.reward.count
     max_k = totals.passed.max_k
     rates = {k: totals.passed.percent_at(k) for k in (_default_ks(max_k) if ks is None else ks) if k > 0}
@@ -386,7 +341,7 @@ class RunningReward:
         self._folded.add(total / count)
 
 
-def _add_field(agent: _Agent, name: str, value: float) -> None:
+def _add_field(agent: AgentTotals, name: str, value: float) -> None:
     totals = agent.fields.get(name)
     if totals is None:
         if len(agent.fields) >= MAX_FIELDS:

@@ -7,7 +7,6 @@ import os
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -56,7 +55,7 @@ async def collect_rollouts(
             if not config.instances:
                 raise UsageError(f"{stopped}; the same command resumes it") from None
             say(f"{stopped}; resuming with the workers of this command")
-            plan = RunPlan.with_workers(replace(options, overwrite=False), config)
+            plan.keep_earlier()
     for warning in collection.warnings:
         say(f"warning: {warning}")
     joined = "" if nats is None or nats == os.environ.get("GYMQ_NATS") else f" --nats {redact(nats)}"

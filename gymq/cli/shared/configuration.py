@@ -67,23 +67,7 @@ def read_config(
         needs_policy: whether a configuration without a policy is refused.
     """
     _check_sources(sources)
-    initial: dict[str, Any] = {}
-    added: list[str | Override] = list(overrides)
-    if sources.dialect is not None:
-        added = [*added, from_option("--dialect", f"++{_DIALECT}={sources.dialect}")]
-    if sources.resources is not None:
-        name, file = instance_name(sources.resources), str(sources.resources.resolve())
-        agent = _played_by(file) if with_agent else None
-        initial |= environment(name, file, {"entrypoint": sources.resources.name}, agent=agent)
-        added = [*_options_of(name, sources.option), *added]
-    if sources.judge_url is not None:
-        keys = ("GYMQ_JUDGE_API_KEY", *POLICY_KEYS)
-        added = [
-            *_endpoint("--judge-url", JUDGE, sources.judge_url, str(sources.judge_model), first_set(keys)),
-            *added,
-        ]
-    if sources.model_url is not None:
-        added = [*_policy_at(sources.model_url, str(sources.model)), *added]
+    initial, added = _given(sources, overrides, with_agent=with_agent)
     files = [str(path) for path in sources.config]
     roots: list[Path] = []
     if sources.benchmark is not None:
@@ -111,6 +95,28 @@ def read_config(
         for interface in interfaces(settings):
             interface.check(settings)
     return settings
+
+
+def _given(
+    sources: WorkerSources, overrides: Sequence[str], *, with_agent: bool
+) -> tuple[dict[str, Any], list[str | Override]]:
+    """Return the environment of a Python file, and the overrides, those of options before those that were written."""
+    initial: dict[str, Any] = {}
+    added: list[str | Override] = list(overrides)
+    if sources.dialect is not None:
+        added = [*added, from_option("--dialect", f"++{_DIALECT}={sources.dialect}")]
+    if sources.resources is not None:
+        name, file = instance_name(sources.resources), str(sources.resources.resolve())
+        agent = _played_by(file) if with_agent else None
+        initial |= environment(name, file, {"entrypoint": sources.resources.name}, agent=agent)
+        added = [*_options_of(name, sources.option), *added]
+    if sources.judge_url is not None:
+        keys = ("GYMQ_JUDGE_API_KEY", *POLICY_KEYS)
+        judge = _endpoint("--judge-url", JUDGE, sources.judge_url, str(sources.judge_model), first_set(keys))
+        added = [*judge, *added]
+    if sources.model_url is not None:
+        added = [*_policy_at(sources.model_url, str(sources.model)), *added]
+    return initial, added
 
 
 def verifiers_of(sources: WorkerSources, settings: Config) -> list[str]:

@@ -105,52 +105,60 @@ def read_setup(
         WorkerNotFound, ConfigError: there is no such worker, or the configuration is wrong.
         TypeError: an argument is of a type that is not listed here.
     """
-    initial: dict[str, Any] = {}
-    paths: list[str] = []
-    made: dict[str, Worker] = {}
-    score_with: list[str] = []
-    if inspect.isclass(environment):
-        if not issubclass(environment, Resources):
-            raise TypeError(f"{environment.__name__} is not derived from gymq.Resources")
-        check_contract(environment)
-        name = environment.__name__
-        options = _judged_by_policy(environment) | dict(options or {})
-        made[name] = environment(options, name=name)
-        implementation = f"{environment.__module__}.{environment.__qualname__}"
-        initial |= environment_with_agent(name, implementation, options, agent=environment.played_by)
-    elif not isinstance(environment, str | Path | Sequence):
-        raise TypeError(f"{_ENVIRONMENTS}, not {type(environment).__name__}")
-    else:
-        files = [environment] if isinstance(environment, str | Path) else list(environment)
-        paths = [str(file) for file in files]
-        if all(path.endswith((".yaml", ".yml")) for path in paths):
-            name = "-".join(
-                Path(path).parent.name if Path(path).stem == "config" else Path(path).stem for path in paths
-            )
-        elif len(paths) == 1:
-            source = find_worker(paths[0], ["resources"])
-            name = source.name
-            if source.config is not None:
-                paths = [str(source.config)]
-            else:
-                options = _judged_by_policy(source.cls) | dict(options or {})
-                assert issubclass(source.cls, Resources)
-                agent = source.cls.played_by
-                initial, paths = environment_with_agent(name, source.implementation, options, agent=agent), []
-                score_with = ["--resources", source.implementation]
-        else:
-            raise TypeError(_ENVIRONMENTS)
-        score_with += [word for path in paths for word in ("--config", path)]
-        if options and paths:
-            raise TypeError("options belong to a class or a Python file; a configuration has its own")
+    found = _of_class(environment, options) if inspect.isclass(environment) else _of_files(environment, options)
     policy, worker = _policy(model, model_name)
     if worker is not None:
-        made[POLICY] = worker
+        found.made[POLICY] = worker
     if policy is not None:
         overrides = [f"++{POLICY}=null", f"++{POLICY}={json.dumps(policy)}", *_values(policy)]
-        return Setup(name, load(paths, overrides, initial=initial), made, score_with=score_with)
-    settings, simulated = load_with_policy(paths, initial=initial)
-    return Setup(name, settings, made, is_simulated=bool(simulated), score_with=score_with)
+        settings = load(found.paths, overrides, initial=found.initial)
+        return Setup(found.name, settings, found.made, score_with=found.score_with)
+    settings, simulated = load_with_policy(found.paths, initial=found.initial)
+    return Setup(found.name, settings, found.made, is_simulated=bool(simulated), score_with=found.score_with)
+
+
+@dataclass
+class _Environment:
+    """An environment as it was named: its workers so far, and the configuration files beside them."""
+
+    name: str
+    initial: dict[str, Any] = field(default_factory=dict)
+    paths: list[str] = field(default_factory=list)
+    made: dict[str, Worker] = field(default_factory=dict)
+    score_with: list[str] = field(default_factory=list)
+
+
+def _of_class(environment: type[Any], options: Mapping[str, Any] | None) -> _Environment:
+    if not issubclass(environment, Resources):
+        raise TypeError(f"{environment.__name__} is not derived from gymq.Resources")
+    check_contract(environment)
+    name = environment.__name__
+    options = _judged_by_policy(environment) | dict(options or {})
+    implementation = f"{environment.__module__}.{environment.__qualname__}"
+    initial = environment_with_agent(name, implementation, options, agent=environment.played_by)
+    return _Environment(name, initial, made={name: environment(options, name=name)})
+
+
+def _of_files(environment: Any, options: Mapping[str, Any] | None) -> _Environment:
+    if not isinstance(environment, str | Path | Sequence):
+        raise TypeError(f"{_ENVIRONMENTS}, not {type(environment).__name__}")
+    files = [environment] if isinstance(environment, str | Path) else list(environment)
+    paths = [str(file) for file in files]
+    if all(path.endswith((".yaml", ".yml")) for path in paths):
+        name = "-".join(Path(path).parent.name if Path(path).stem == "config" else Path(path).stem for path in paths)
+    elif len(paths) == 1:
+        source = find_worker(paths[0], ["resources"])
+        if source.config is None:
+            assert issubclass(source.cls, Resources)
+            options = _judged_by_policy(source.cls) | dict(options or {})
+            initial = environment_with_agent(source.name, source.implementation, options, agent=source.cls.played_by)
+            return _Environment(source.name, initial, score_with=["--resources", source.implementation])
+        name, paths = source.name, [str(source.config)]
+    else:
+        raise TypeError(_ENVIRONMENTS)
+    if options:
+        raise TypeError("options belong to a class or a Python file; a configuration has its own")
+    return _Environment(name, paths=paths, score_with=[word for path in paths for word in ("--config", path)])
 
 
 def _judged_by_policy(environment: type[Worker]) -> dict[str, Any]:

@@ -74,6 +74,10 @@ class RunPlan:
         """Return a pass over the rows; the arguments are those of `UsableRows`."""
         return UsableRows(self.dataset, self.options, self.verifiers.check, known=known, on_problem=on_problem)
 
+    def keep_earlier(self) -> None:
+        """Let what is at the output be resumed from now on, even if it was to be replaced."""
+        self.options = replace(self.options, overwrite=False)
+
     def check(self) -> None:
         """Check, before a cluster is started, that rows can be used and that a run that is there can be resumed.
 
