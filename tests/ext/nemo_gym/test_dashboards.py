@@ -13,7 +13,7 @@ from gymq.stats.running import RunningProfile
 
 pytest.importorskip("prometheus_client", reason="pip install 'gymq[observability]'")
 
-COMPOSE = Path(__file__).parents[2] / "deploy" / "compose"
+COMPOSE = Path(__file__).parents[3] / "deploy" / "compose"
 EXPRESSIONS = [
     (panel["title"], target["expr"], target["legendFormat"])
     for file in sorted(COMPOSE.glob("grafana-*.json"))

@@ -11,7 +11,7 @@ from gymq import responses
 
 pytest.importorskip("mcp", reason='mcp is not installed: pip install "gymq[mcp]"')
 
-BARE = Path(__file__).parents[2] / "workers" / "resources" / "mcp_tools" / "tests" / "bare_server.py"
+BARE = Path(__file__).parents[3] / "workers" / "resources" / "mcp_tools" / "tests" / "bare_server.py"
 
 
 def listed(*words: str) -> subprocess.CompletedProcess[str]:
