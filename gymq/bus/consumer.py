@@ -7,9 +7,9 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 
+from gymq.background import end_task
 from gymq.bus.bus import Bus
 from gymq.bus.connection import BusError
-from gymq.bus.loop_thread import end_task
 from gymq.bus.pull import Delivery, Pull
 
 log = logging.getLogger("gymq.consumer")

@@ -1,4 +1,4 @@
-"""An event loop in a thread of its own, and the end of what runs on one.
+"""An event loop in a thread of its own.
 
 A program that computes for long does not hold it up. Programs without an event loop, such as a notebook, wait for it
 with `run`; those with one await `call`.
@@ -13,13 +13,6 @@ from concurrent.futures import CancelledError, Future
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
-
-
-async def end_task(task: asyncio.Task[Any] | None) -> None:
-    """Cancel a task and wait until it has ended, however it does; None: it was never started."""
-    if task is not None:
-        task.cancel()
-        await asyncio.wait([task])
 
 
 class LoopThread:

@@ -25,9 +25,9 @@ import msgspec
 
 from gymq.agent import Agent
 from gymq.authoring import OptionsError, Worker
+from gymq.background import end_task
 from gymq.bus import Bus, BusError
 from gymq.bus.discovery import ServiceListing
-from gymq.bus.loop_thread import end_task
 from gymq.bus.rpc import tracing
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.process_reports import ProcessReport

@@ -16,7 +16,9 @@ import logging
 import secrets
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 
+from gymq.background import RunningTasks
 from gymq.bus import Bus, BusError, blobs, streams
 from gymq.bus.rpc.calls import decode_reply
 from gymq.bus.rpc.quarantine import Suspect
@@ -95,7 +97,7 @@ class Journal:
         self._waiting: dict[str, asyncio.Future[None]] = {}  # replays whose turn has not come, by key
         self._new: list[asyncio.Future[None]] = []  # new replies that let those go first
         self._writing = asyncio.Lock()
-        self._writes: set[asyncio.Task[None]] = set()  # of what cancelled calls left
+        self._writes = RunningTasks()  # of what cancelled calls left
         self._maybe_stored: list[bytes] = []  # entries whose writers heard no answer: the last one may be stored
         self._failed: BusError | None = None
         self.attempt = 0
@@ -313,9 +315,7 @@ class Journal:
         try:
             await self._write_effects()
         except asyncio.CancelledError:
-            write = asyncio.create_task(self._write_effects())
-            self._writes.add(write)
-            write.add_done_callback(self._written)
+            self._writes.start(self._write_left_over())
             raise
 
     async def confirm(self) -> None:
@@ -331,10 +331,9 @@ class Journal:
         async with self._writing:
             await self._write()
 
-    def _written(self, write: asyncio.Task[None]) -> None:
-        self._writes.discard(write)
-        if not write.cancelled():
-            write.exception()  # `_failed` has it for those who ask again
+    async def _write_left_over(self) -> None:
+        with suppress(BusError):  # Those who ask again get it from `_failed`.
+            await self._write_effects()
 
     async def _write_effects(self) -> None:
         async with self._writing:

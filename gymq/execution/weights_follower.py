@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from typing import Any
 
+from gymq.background import end_task, is_set_within
 from gymq.bus import Bus, BusError, Msg, blobs, streams
 from gymq.bus.jetstream import Stored
-from gymq.bus.loop_thread import end_task
 from gymq.errors import GymqError
 from gymq.model import Model, WeightsUpdate
 from gymq.protocol import subjects
@@ -74,9 +73,7 @@ class WeightsFollower:
 
     async def _follow(self) -> None:
         while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(READ_AGAIN_S):
-                    await self._pushed.wait()
+            await is_set_within(self._pushed, READ_AGAIN_S)
             self._pushed.clear()
             try:
                 await self._catch_up()

@@ -6,7 +6,7 @@ import asyncio
 import statistics
 from collections.abc import Callable, Sequence
 
-from gymq.bus.loop_thread import end_task
+from gymq.background import end_task
 from gymq.data.rows import TASK_INDEX
 from gymq.trainer.groups import Batch, Row
 

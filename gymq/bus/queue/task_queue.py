@@ -7,7 +7,6 @@ asked for that could not start at once: tasks wait in the queue, where another p
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import functools
 import logging
 import time
@@ -17,6 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from gymq.authoring import Precedence, current_call
+from gymq.background import is_set_within
 from gymq.bus import Bus, BusError, Msg, streams
 from gymq.bus.pull import Delivery
 from gymq.bus.queue.dead_letters import store_dead_letter
@@ -219,9 +219,7 @@ class TaskQueue:
     async def _keep_lanes(self) -> None:
         """Follow the queues of this agent as they come and go."""
         while True:
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_FOR_QUEUES_S):
-                    await self._announced.wait()
+            await is_set_within(self._announced, LOOK_FOR_QUEUES_S)
             self._announced.clear()
             try:
                 await self._steered.read()  # first: nothing of a paused run is asked for
@@ -260,9 +258,7 @@ class TaskQueue:
             except BusError as error:
                 log.warning("cannot ask for tasks: %s", error)
                 await asyncio.sleep(1.0)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(WATCH_S):
-                    await self._changed.wait()
+            await is_set_within(self._changed, WATCH_S)
 
     def _slots_left(self) -> SlotsLeft:
         """Return the slots that are neither in use nor asked for."""

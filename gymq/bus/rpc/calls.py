@@ -7,12 +7,14 @@ it still has the call. A dead worker is known in about a second instead of at th
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from typing import Any, NamedTuple
+import contextlib
+from collections.abc import Callable
+from typing import NamedTuple
 
 import msgspec
 
 from gymq.authoring import current_call
+from gymq.background import RunningTasks
 from gymq.bus import Bus, BusError, Denied, Msg, NoAnswer, NoResponders, blobs
 from gymq.bus.connection import SUSPENDED_S, is_no_responders
 from gymq.bus.discovery import first_to_answer
@@ -137,7 +139,7 @@ class Calls:
         self._bus = bus
         self._of_worker: dict[_Worker, dict[str, _Pending]] = {}  # by call id
         self._probes: dict[_Worker, asyncio.Task[None]] = {}
-        self._background: set[asyncio.Task[None]] = set()
+        self._background = RunningTasks()
         self._handed_over: set[str] = set()  # reply subjects of calls that are not to be stopped; the process ends soon
         self.open = OpenCalls()
         self._backlogs: dict[str, Backlog] = {}  # by the subject on which workers take the calls
@@ -263,12 +265,10 @@ class Calls:
         except (BusError, subjects.BadToken):
             return ""
 
-    async def send(self, subject: str, request: Call) -> None:
-        """Send a request without waiting for an answer; it is lost silently if no worker serves it."""
-        try:
-            await self._bus.publish(subject, encode(request))
-        except BusError:
-            return
+    async def send(self, subject: str, message: Message) -> None:
+        """Send a message that has no answer; it is lost silently if no worker receives it."""
+        with contextlib.suppress(BusError):
+            await self._bus.publish(subject, encode(message))
 
     async def _once(self, subject: str, request: Call, deadline: float, backlog: Backlog) -> Message:
         loop = asyncio.get_running_loop()
@@ -457,21 +457,10 @@ class Calls:
     def _close_late_session(self, reply: Message) -> None:
         """Close the session in a reply that arrived too late: no other process knows its address."""
         if isinstance(reply, Seeded) and reply.session is not None:
-            self._in_background(self.send(reply.session, Close(rollout="-", timeout_s=60.0)))
+            self._background.start(self.send(reply.session, Close(rollout="-", timeout_s=60.0)))
 
     def _cancel(self, worker: _Worker, reply: str) -> None:
-        async def send() -> None:
-            try:
-                await self._bus.publish(subjects.cancel(*worker), encode(Cancel(call=call_id(reply))))
-            except BusError:
-                return
-
-        self._in_background(send())
-
-    def _in_background(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        self._background.start(self.send(subjects.cancel(*worker), Cancel(call=call_id(reply))))
 
 
 def _name(request: Call) -> str:

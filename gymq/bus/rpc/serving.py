@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from gymq.authoring import CurrentCall, Precedence, current_call
+from gymq.background import RunningTasks
 from gymq.bus import Bus, BusError, Msg, Subscription, blobs
 from gymq.bus.rpc import tracing
 from gymq.bus.rpc.loop_fairness import Starter, Turns
@@ -331,7 +332,7 @@ class Server:
         self._paused_until = 0.0
         self.has_been_blocked = False  # a call has blocked the loop: others may, so all are accepted before they run
         self.loop = asyncio.get_running_loop()
-        self._background: set[asyncio.Task[Any]] = set()
+        self._background = RunningTasks()
 
     async def start(self) -> None:
         await self.bus.subscribe(subjects.ping(self.bus.role, self.worker), self._on_ping)
@@ -467,9 +468,8 @@ class Server:
                 self.in_background(self.bus.publish(job.reply, encode(failure)))
 
     def in_background(self, work: Any) -> None:
-        task = self.loop.create_task(_ignore_errors(work))
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
+        """Do what no call waits for; an error is a warning in the log."""
+        self._background.start(_ignore_errors(work))
 
     async def _on_ping(self, message: Msg) -> None:
         if not message.reply.startswith(subjects.INBOX_PREFIX):

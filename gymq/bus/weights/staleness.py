@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
+from gymq.background import is_set_within
 from gymq.bus import Bus, BusError, Msg, streams
 from gymq.bus.jetstream import Stored
 from gymq.defaults import InFlight
@@ -107,9 +108,7 @@ class _Versions:
         give_up = loop.time() + patience_s
         while (now := loop.time()) < min(self.held_until, give_up):
             self._changed.clear()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(min(self.held_until, give_up) - now):
-                    await self._changed.wait()
+            await is_set_within(self._changed, min(self.held_until, give_up) - now)
 
 
 class StalenessLimit:

@@ -9,10 +9,10 @@ from datetime import datetime
 
 import msgspec
 
+from gymq.background import end_task
 from gymq.bus import Bus, BusError, streams
 from gymq.bus.consumer import Consumer
 from gymq.bus.jetstream import MESSAGE_NOT_FOUND, JetStreamError
-from gymq.bus.loop_thread import end_task
 from gymq.bus.pull import Delivery
 from gymq.bus.queue.dead_letters import dead_letter_failure, store_dead_letter
 from gymq.bus.queue.outcome_store import OutcomeStore

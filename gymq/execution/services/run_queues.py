@@ -7,13 +7,12 @@ its queue is open.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import time
 
+from gymq.background import end_task, is_set_within
 from gymq.bus import Bus, BusError, Msg, streams
 from gymq.bus.jetstream import JetStreamError
-from gymq.bus.loop_thread import end_task
 from gymq.bus.queue.steering import Steered
 from gymq.protocol import subjects
 from gymq.protocol.subjects import TaskQueueName
@@ -84,9 +83,7 @@ class RunQueues:
             except Exception:
                 log.exception("cannot look for new queues")
             await asyncio.sleep(PAUSE_S)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(LOOK_EVERY_S):
-                    await self._wanted.wait()
+            await is_set_within(self._wanted, LOOK_EVERY_S)
 
     async def look(self) -> None:
         """Open the queues that are missing, and close those that have been empty for long.

@@ -16,6 +16,7 @@ from typing import Any
 
 from aiohttp import web
 
+from gymq.background import RunningTasks
 from gymq.ext.http.requests import Handler
 
 log = logging.getLogger("gymq.ext.http.connections")
@@ -44,7 +45,7 @@ class Listener:
         self._sockets: list[socket.socket] = []
         self._new: dict[asyncio.BaseTransport, float] = {}  # that have sent no request yet, by when they came
         self._idle: dict[asyncio.BaseTransport, float] = {}  # between two requests, by when the last one ended
-        self._starting: set[asyncio.Task[None]] = set()
+        self._starting = RunningTasks()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._warned_at = -WARN_EVERY_S
         self._most = _most_connections()
@@ -125,9 +126,7 @@ class Listener:
                 self._pause(listening, make_protocol)
                 return
             connection.setblocking(False)
-            task = self._loop.create_task(self._start(connection, make_protocol))
-            self._starting.add(task)
-            task.add_done_callback(self._starting.discard)
+            self._starting.start(self._start(connection, make_protocol))
             # Descriptors are given out from below, so this one says how many there are.
             if connection.fileno() >= self._most:
                 self._warn(f"{self._most} descriptors are in use; connections that say nothing are closed for new ones")

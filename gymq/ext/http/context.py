@@ -11,6 +11,7 @@ from typing import Protocol
 import pydantic
 from aiohttp import web
 
+from gymq.background import is_set_within
 from gymq.bus import Bus
 from gymq.ext.http.errors import HttpError
 from gymq.ext.http.requests import check_key
@@ -50,11 +51,8 @@ class ReadContext:
         Raises:
             HttpError: 503; it takes too long.
         """
-        try:
-            async with asyncio.timeout(NEXT_BUS_S):
-                await self.has_bus.wait()
-        except TimeoutError:
-            raise HttpError(503, "no_server", self.notice() or "the stored runs cannot be read now") from None
+        if not await is_set_within(self.has_bus, NEXT_BUS_S):
+            raise HttpError(503, "no_server", self.notice() or "the stored runs cannot be read now")
         return self.bus
 
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from gymq.agent import Rollout, Session
+from gymq.background import RunningTasks
 from gymq.ext.mcp.servers import require_library
 from gymq.redaction import hidden
 from gymq.responses import FunctionCall, FunctionCallOutput, function_call
@@ -46,7 +47,7 @@ class Offer:
     items: list[FunctionCall | FunctionCallOutput] = field(default_factory=list, repr=False)
     failure: Exception | None = field(default=None, repr=False)
     on_failure: Callable[[Exception], None] | None = field(default=None, repr=False)
-    in_flight: set[asyncio.Task[Any]] = field(default_factory=set, repr=False)
+    in_flight: RunningTasks = field(default_factory=RunningTasks, repr=False)
     room: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(8), repr=False)
 
     @property
@@ -209,10 +210,8 @@ def _server_of(tools: list[dict[str, Any]], session: Session, offer: Offer) -> S
         text, failed = f"there is no tool named {params.name!r}", True
         if params.name in functions:
             # The call continues if the program hangs up: a cancelled call would leave an unknown state.
-            task = asyncio.create_task(call_in_turn(params.name, params.arguments or {}))
-            offer.in_flight.add(task)
-            task.add_done_callback(offer.in_flight.discard)
-            text, failed = await asyncio.shield(task)
+            call = offer.in_flight.start(call_in_turn(params.name, params.arguments or {}))
+            text, failed = await asyncio.shield(call)
         return CallToolResult(content=[TextContent(type="text", text=text)], is_error=failed)
 
     return Server("gymq", on_list_tools=list_tools, on_call_tool=call_tool)

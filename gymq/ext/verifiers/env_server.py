@@ -17,6 +17,7 @@ from typing import Any, NamedTuple, Self
 
 import msgspec
 
+from gymq.background import RunningTasks
 from gymq.data.rows import TASK_INDEX
 from gymq.errors import GymqError
 from gymq.ext.verifiers.episodes import CancelRequest, RunRequest, episode, failed_episode, row_of
@@ -64,7 +65,7 @@ class EnvServer:
         self._training = training
         self._in_flight: dict[_Caller, Batch] = {}
         self._cancelled: set[_Caller] = set()
-        self._answering: set[asyncio.Task[None]] = set()
+        self._answering = RunningTasks()
         self._indices = itertools.count(secrets.randbits(52))
         self._context = zmq.asyncio.Context()
         self._socket = self._context.socket(zmq.ROUTER)
@@ -141,9 +142,7 @@ class EnvServer:
         row = row_of(request) | {TASK_INDEX: next(self._indices)}
         batch = self._training.run_rollouts([row], on_untrainable=on_untrainable)
         self._in_flight[caller] = batch
-        answering = asyncio.create_task(self._answer(caller, batch, request, task))
-        self._answering.add(answering)
-        answering.add_done_callback(self._answering.discard)
+        self._answering.start(self._answer(caller, batch, request, task))
         return None
 
     def _cancel(self, caller: _Caller) -> bool:

@@ -16,8 +16,9 @@ from typing import Any, ParamSpec
 import pydantic
 
 from gymq.authoring import Worker, first_problem
+from gymq.background import end_task
 from gymq.bus import Bus
-from gymq.bus.loop_thread import LoopThread, end_task
+from gymq.bus.loop_thread import LoopThread
 from gymq.cluster.launch import Child, Cluster, WorkerProcess
 from gymq.cluster.loop_watch import watching_this_process
 from gymq.cluster.server import StoreInUseError

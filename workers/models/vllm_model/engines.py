@@ -22,6 +22,7 @@ from gymq.workers.models.vllm_model.options import VLLMOptions
 
 import gymq
 from gymq.authoring import current_call
+from gymq.background import RunningTasks
 from gymq.fair_queue import FairQueue
 
 log = logging.getLogger("gymq.vllm_model")
@@ -54,7 +55,7 @@ class Engines:
         self._limit = options.request_limit
         self._waiting: FairQueue[_Request] = FairQueue()
         self._watches: dict[str, asyncio.Task[None]] = {}
-        self._leaving: set[asyncio.Task[None]] = set()
+        self._leaving = RunningTasks()
         self._following: asyncio.Task[None] | None = None
 
     @property
@@ -230,9 +231,7 @@ class Engines:
         self._balancer.set_engines(wanted)
         for url, engine in left.items():
             self._watches.pop(url).cancel()
-            leaving = asyncio.create_task(_stop_when_idle(engine))
-            self._leaving.add(leaving)
-            leaving.add_done_callback(self._leaving.discard)
+            self._leaving.start(_stop_when_idle(engine))
         for url in wanted:
             if url not in self._watches:
                 self._watches[url] = asyncio.create_task(self._watch(url, self._engines[url]))
