@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable, Collection
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -15,12 +16,12 @@ from typing import Any, Self, TypeVar
 
 import msgspec
 
+from gymq.background import is_set_within
 from gymq.bus.bus import Bus
 from gymq.bus.connection import Msg, NoAnswer, NoResponders
 from gymq.protocol import subjects
 from gymq.protocol.instances import ROLE_OF
 
-RUNNING_PATIENCE_S = 5.0
 VERBS = ("PING", "INFO", "STATS")
 
 ReportT = TypeVar("ReportT")
@@ -139,9 +140,7 @@ class WorkerSearch:
         self._all_answered.clear()
         for reply in self._replies:
             await self._bus.publish(self._subject, b"", reply=reply)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(wait_s):
-                await self._all_answered.wait()
+        await is_set_within(self._all_answered, wait_s)
         return [self._found[worker] for worker in sorted(self._found)]
 
     def _handler_of(self, kind: str) -> Callable[[Msg], None]:
@@ -212,7 +211,7 @@ async def is_served(bus: Bus, name: str, kind: str, *, timeout_s: float = 0.5) -
     return True
 
 
-async def is_running(bus: Bus, name: str, kind: str, *, patience_s: float = RUNNING_PATIENCE_S) -> bool:
+async def is_running(bus: Bus, name: str, kind: str, *, patience_s: float = 5.0) -> bool:
     """Return whether some process serves an instance of this name; one that is being started again is waited for."""
     loop = asyncio.get_running_loop()
     give_up = loop.time() + patience_s
@@ -223,6 +222,40 @@ async def is_running(bus: Bus, name: str, kind: str, *, patience_s: float = RUNN
         if loop.time() > give_up:
             return False
         await asyncio.sleep(0.25)
+
+
+class UnservedAgents:
+    """Agents that no process serves. One that is started again is away for a moment, and a busy one answers late."""
+
+    def __init__(self, bus: Bus, after_s: float) -> None:
+        """Prepare to look.
+
+        Args:
+            after_s: seconds without a process after which an agent counts as unserved.
+        """
+        self._bus = bus
+        self._after_s = after_s
+        self._since: dict[str, float] = {}
+
+    async def among(self, agents: Collection[str]) -> list[str]:
+        """Return which of some agents are unserved, by their names in order.
+
+        Raises:
+            BusError: NATS is away.
+        """
+        now = time.monotonic()
+        gone = [agent for agent in agents if self._bus.is_stable and not await is_served(self._bus, agent, "agents")]
+        self._since = {agent: self._since.get(agent, now) for agent in gone}
+        return sorted(agent for agent, since in self._since.items() if now - since >= self._after_s)
+
+
+def not_running(name: str, kind: str) -> str:
+    """Return the sentence about an instance that no process serves.
+
+    Args:
+        kind: agent or model.
+    """
+    return f"no {kind} named {name!r} is running; `gymq status` lists those that are"
 
 
 def _version() -> str:

@@ -7,7 +7,7 @@ from enum import StrEnum
 import msgspec
 
 from gymq.bus import Bus, streams
-from gymq.bus.discovery import is_running
+from gymq.bus.discovery import is_running, not_running
 from gymq.bus.queue.client import QueueClient
 from gymq.bus.queue.dead_letters import DeadLetterEntry, DeadLetters
 from gymq.bus.queue.tasks import read_task
@@ -104,4 +104,4 @@ class Requeuer:
         if agent not in self._running:
             self._running[agent] = await is_running(self._bus, agent, "agents", patience_s=0.0)
         if not self._running[agent]:
-            raise NotRequeued(f"no agent named {agent!r} is running; `gymq status` lists those that are")
+            raise NotRequeued(not_running(agent, "agent"))

@@ -20,8 +20,9 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import msgspec
 
+from gymq.background import RunningTasks
 from gymq.bus import Bus
-from gymq.bus.discovery import is_running
+from gymq.bus.discovery import is_running, not_running
 from gymq.bus.loop_thread import LoopThread
 from gymq.bus.queue.client import SERVER_PATIENCE_S, SUBMIT_PATIENCE_S, QueueClient
 from gymq.bus.queue.steering import Retuning, steer
@@ -55,6 +56,12 @@ MOST_READ_AT_ONCE = 8  # groups, each of which may be many megabytes
 P = ParamSpec("P")
 T = TypeVar("T")
 UpdateHook = Callable[[str], Awaitable[None]]
+
+
+def _retrieve(task: asyncio.Task[PendingGroup]) -> None:
+    """Mark the error of a task as seen: it is raised where groups are iterated over, which may not happen."""
+    if not task.cancelled():
+        task.exception()
 
 
 def _in_thread(
@@ -119,7 +126,7 @@ class TrainingRun:
         self._has_versions = False  # what a limit on staleness needs
         self._told = ToldVersions(bus, model)
         self._reading = asyncio.Semaphore(MOST_READ_AT_ONCE)
-        self._groups: set[asyncio.Task[PendingGroup]] = set()
+        self._groups = RunningTasks()
         self._replicas: set[str] = set()  # that the last push found
         self._before_update: list[UpdateHook] = []
         self._after_update: list[UpdateHook] = []
@@ -248,10 +255,9 @@ class TrainingRun:
         settings = _BatchSettings(max_staleness, rollout_timeout_s, urgent, on_failed_group)
 
         def start() -> list[asyncio.Task[PendingGroup]]:
-            groups = [asyncio.create_task(self._complete(one, settings)) for one in pending]
+            groups = [self._groups.start(self._complete(one, settings)) for one in pending]
             for task in groups:
-                self._groups.add(task)
-                task.add_done_callback(self._forget)
+                task.add_done_callback(_retrieve)
             return groups
 
         async def give_out(pending: PendingGroup) -> Group:
@@ -318,11 +324,6 @@ class TrainingRun:
                 yield outcome
 
         return read() if self.thread is None else self.thread.iterate(read())
-
-    def _forget(self, task: asyncio.Task[PendingGroup]) -> None:
-        self._groups.discard(task)
-        if not task.cancelled():
-            task.exception()  # raised where groups are iterated over, which may not happen
 
     async def _complete(self, pending: PendingGroup, settings: _BatchSettings) -> PendingGroup:
         """Complete one group."""
@@ -434,7 +435,7 @@ class TrainingRun:
         except subjects.BadToken as error:
             raise TrainerError(str(error)) from None
         if not await is_running(self._bus, agent, "agents"):
-            raise TrainerError(f"no agent named {agent!r} is running; `gymq status` lists those that are")
+            raise TrainerError(not_running(agent, "agent"))
         self._served.add(agent)
 
     def _on_stored(self, of: RolloutId) -> None:

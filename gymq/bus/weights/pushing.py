@@ -22,7 +22,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from gymq.bus import Bus, BusError, NoAnswer, NoResponders, streams
-from gymq.bus.discovery import WorkerSearch, find_workers, is_running, reported
+from gymq.bus.discovery import WorkerSearch, find_workers, is_running, not_running, reported
 from gymq.bus.jetstream import JetStream, JetStreamError, Stored
 from gymq.bus.weights.holding import LOOK_S, held, until_finished
 from gymq.defaults import CONFIRM_S, MAX_VERSIONS, InFlight, WeightsMode
@@ -234,7 +234,7 @@ def _mark(record: Weights, version: str | None, policy_version: str) -> str | No
 async def _replicas(bus: Bus, model: str, *, was_pushed_before: bool) -> set[str]:
     """Return the ids of the running replicas."""
     if not was_pushed_before and not await is_running(bus, model, "models"):
-        raise PushError(f"no model named {model!r} is running; `gymq status` lists those that are")
+        raise PushError(not_running(model, "model"))
     found: list[dict[str, Any]] = []
     for _ in range(_FIRST_LOOKS):
         found = await find_workers(bus, model, wait_s=LOOK_S)

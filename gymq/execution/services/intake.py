@@ -6,6 +6,7 @@ import msgspec
 
 from gymq.bus import Bus, streams
 from gymq.bus.consumer import Consumer
+from gymq.bus.discovery import not_running
 from gymq.bus.pull import Delivery
 from gymq.bus.queue.client import QueueClient
 from gymq.bus.queue.dead_letters import store_dead_letter
@@ -60,7 +61,7 @@ class Intake:
         # The sequence is the same when this submission is delivered again, so its tasks are too.
         task_index = delivery.sequence if submission.task_index is None else submission.task_index
         if not await self._serves(agent):
-            reason = f"no agent named {agent!r} is running; `gymq status` lists those that are"
+            reason = not_running(agent, "agent")
             of = subjects.RolloutId(submission.run, task_index, 0)
             await store_dead_letter(
                 self._bus, "intake", delivery.subject, reason, delivery.data, sequence=delivery.sequence, of=of

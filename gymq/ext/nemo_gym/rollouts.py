@@ -6,14 +6,13 @@ import asyncio
 import logging
 import re
 import secrets
-import time
-from collections.abc import Coroutine
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from gymq.background import RunningTasks
 from gymq.bus import Bus, BusError, streams
-from gymq.bus.discovery import is_running
+from gymq.bus.discovery import UnservedAgents
 from gymq.bus.queue.client import SUBMIT_PATIENCE_S, QueueClient
 from gymq.bus.queue.outcome_store import UNKNOWN_AGENT
 from gymq.data.jsonl import parse_object
@@ -26,7 +25,7 @@ from gymq.protocol.subjects import RolloutId
 
 log = logging.getLogger("gymq.ext.nemo_gym")
 
-UNSERVED_S = 60.0  # without an answer of any process of an agent, its rollouts are given up
+UNSERVED_S = 60.0  # without a process that serves an agent, after which its rollouts are given up
 
 
 class _TaskIdentity(NamedTuple):
@@ -99,8 +98,8 @@ class Rollouts:
         self._queued: dict[RolloutId, _TaskIdentity] = {}
         self._fetching = asyncio.Semaphore(16)
         self._following = AsyncExitStack()
-        self._background: set[asyncio.Task[Any]] = set()
-        self._silent_since: dict[str, float] = {}
+        self._background = RunningTasks()
+        self._unserved = UnservedAgents(bus, UNSERVED_S)
         self._stopped = False
 
     @property
@@ -120,7 +119,7 @@ class Rollouts:
         async for _, task in self._queue.queued(self.keyed_run):
             asked = _TaskIdentity(task.agent, digest_of(parse_object(task.row)), task.replaces)
             self._queued[task.rollout_id] = asked
-        self._in_background(self._watch())
+        self._background.start(self._watch())
 
     async def cancel_orphans(self) -> None:
         """Cancel the rollouts of a killed bridge with this name; its callers are gone.
@@ -195,15 +194,15 @@ class Rollouts:
                 if waiting.submitting is not None:
                     waiting.submitting.cancel()
                 self._num_cancelling += 1
-                self._in_background(self._cancel_one(at))
+                self._background.start(self._cancel_one(at))
             raise
 
     def _begin(self, at: RolloutId, row: bytes, asked: _TaskIdentity) -> _Waiting:
         waiting = self._waiting[at] = _Waiting(asked)
         if self._queued.pop(at, None) == asked:
-            self._in_background(self._fetch(at))  # it may have ended since the queue was read
+            self._background.start(self._fetch(at))  # it may have ended since the queue was read
         else:  # nothing is queued, or it has failed by now
-            waiting.submitting = self._in_background(self._submit(at, row, waiting))
+            waiting.submitting = self._background.start(self._submit(at, row, waiting))
         return waiting
 
     async def _wait(self, waiting: _Waiting) -> Outcome:
@@ -236,7 +235,7 @@ class Rollouts:
 
     def _on_stored(self, at: RolloutId) -> None:
         if at in self._waiting:
-            self._in_background(self._fetch(at))
+            self._background.start(self._fetch(at))
 
     def _look_again(self, run: str) -> None:
         for at, waiting in list(self._waiting.items()):
@@ -244,7 +243,7 @@ class Rollouts:
                 del self._waiting[at]
                 waiting.fail(HttpError(500, "not_queued", self._js.missing, stage="queue"))
             elif at.run == run:
-                self._in_background(self._fetch(at))
+                self._background.start(self._fetch(at))
 
     async def _fetch(self, at: RolloutId) -> None:
         """Pass the outcome of a rollout to its waiting requests, if there is one."""
@@ -277,23 +276,14 @@ class Rollouts:
         """Fail the requests for agents that are gone."""
         while True:
             await asyncio.sleep(15.0)
-            for agent in {waiting.asked.agent for waiting in self._waiting.values()}:
-                await self._check_served(agent)
+            with suppress(BusError):
+                await self._check_served()
 
-    async def _check_served(self, agent: str) -> None:
-        now = time.monotonic()
-        try:
-            is_silent = self._bus.is_stable and not await is_running(self._bus, agent, "agents")
-        except BusError:
-            return
-        if not is_silent:
-            self._silent_since.pop(agent, None)
-            return
-        if now - self._silent_since.setdefault(agent, now) < UNSERVED_S:
-            return
-        text = f"no process serves the agent {agent!r}"
+    async def _check_served(self) -> None:
+        unserved = await self._unserved.among({waiting.asked.agent for waiting in self._waiting.values()})
         for at, waiting in list(self._waiting.items()):
-            if waiting.asked.agent == agent:
+            if (agent := waiting.asked.agent) in unserved:
+                text = f"no process serves the agent {agent!r}"
                 waiting.fail(HttpError(500, str(FailureClass.NO_WORKER), text, stage="queue"))
                 if at.run == self.keyed_run:
                     self._queued[at] = waiting.asked  # its task stays, for a request that repeats the key
@@ -309,9 +299,3 @@ class Rollouts:
             await self._queue.mark_cancelled(run, task_index)
         except BusError as error:
             log.warning("%s could not be cancelled: %s", run if task_index is None else f"{run}/{task_index}", error)
-
-    def _in_background(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
-        return task

@@ -8,14 +8,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from gymq.bus import Bus, BusError
-from gymq.bus.discovery import is_served
+from gymq.bus.discovery import UnservedAgents
 from gymq.bus.queue.client import QueueClient
 from gymq.bus.rpc.process_reports import read_cluster_report
 from gymq.protocol import subjects
 from gymq.runs.collection.progress import Progress
 
 WATCH_EVERY_S = 3.0
-UNSERVED_TIMES = 3  # that an agent does not answer before it is called unserved
+UNSERVED_S = 6.0  # without a process that serves an agent, after which this is shown
 
 
 class Waits:
@@ -30,7 +30,7 @@ class Waits:
         self._bus = bus
         self._queue = QueueClient(bus)
         self._progress = progress
-        self._unserved: dict[str, int] = {}  # how often in succession each agent did not answer
+        self._unserved = UnservedAgents(bus, UNSERVED_S)
         self._retries: dict[tuple[str, str], int] = {}  # of each model process, when it answered last
 
     @asynccontextmanager
@@ -67,15 +67,12 @@ class Waits:
             self._retries[process] = retries
 
     async def _unserved_tasks(self, silent: set[str]) -> Counter[str]:
-        """Return how many tasks wait for agents that no worker serves; one that is started again is waited for.
+        """Return how many tasks wait for agents that no worker serves.
 
         Args:
             silent: agents that did not answer, of which some are only too busy.
         """
-        gone = {agent for agent in silent if not await is_served(self._bus, agent, "agents")}
-        self._unserved = {agent: self._unserved.get(agent, 0) + 1 for agent in gone}
-        unserved = sorted(agent for agent, times in self._unserved.items() if times >= UNSERVED_TIMES)
-        if not unserved:
+        if not (unserved := await self._unserved.among(silent)):
             return Counter()
         queued = await self._queue.queued_by_agent(self._progress.run)
         waiting = sum(queued[subjects.instance(agent)] for agent in unserved)

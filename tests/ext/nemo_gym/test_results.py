@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from gymq.bus import streams
+from gymq.bus.discovery import UnservedAgents
 from gymq.bus.queue.client import QueueClient
 from gymq.data.failure_status import StatusError, status_of
 from gymq.execution.loading.registry import find_class
 from gymq.ext.http.errors import HttpError
-from gymq.ext.nemo_gym import rollouts
 from gymq.ext.nemo_gym.directory import InstanceAddress
 from gymq.failures import RETRYABLE
 from gymq.protocol.messages import FailureClass
@@ -237,29 +237,16 @@ async def test_an_agent_that_nobody_serves_is_infrastructure(
     client: Client, world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert world.bridge is not None
-    monkeypatch.setattr(rollouts, "UNSERVED_S", 0.0)
-    monkeypatch.setattr(rollouts, "is_running", lambda bus, name, kind: asyncio.sleep(0, False))
-    monkeypatch.setattr(world.bridge.rollouts, "_bus", _Settled(world.bus))
+    monkeypatch.setattr(world.bridge.rollouts, "_unserved", UnservedAgents(world.bus, 0.0))
+    await until(lambda: world.bus.is_stable)
     await streams.ensure_agent(world.js, world.name("gone"))
     directory = world.bridge._context.directory
     directory._by_name[world.name("gone")] = InstanceAddress(world.name("gone"), "agents", "x", "127.0.0.1", 1, {})
     asking = asyncio.create_task(client.run(world.row(agent="gone")))
     await until(lambda: world.bridge is not None and world.bridge.rollouts.num_waiting)
-    await world.bridge.rollouts._check_served(world.name("gone"))
+    await world.bridge.rollouts._check_served()
     status, body = await asking
     assert (status, body["error"]["class"]) == (500, "no_worker")
-
-
-class _Settled:
-    """A bus that has been connected for long."""
-
-    is_stable = True
-
-    def __init__(self, bus: object) -> None:
-        self._bus = bus
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self._bus, name)
 
 
 async def test_an_engine_that_hangs_is_answered_for_at_the_deadline(empty_world: World) -> None:
