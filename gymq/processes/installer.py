@@ -8,7 +8,6 @@ import fcntl
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -88,7 +87,7 @@ def install(
     give_up = time.monotonic() + timeout_s
     # A session of its own: pip and npm have processes of their own, which end with it.
     process = subprocess.Popen(
-        [sys.executable, "-I", "-S", parent_death.__file__, str(os.getpid()), *command],
+        parent_death.bound(command),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

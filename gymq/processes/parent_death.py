@@ -1,14 +1,14 @@
 """Ends a process when its parent ends, in whatever way.
 
-Run as a program, it binds itself to its parent and then becomes another program:
-`python -I -S parent_death.py PARENT_PID PROGRAM [ARGUMENT ...]`. A program that is started this way needs no code of
-its own, and the parent needs no code between fork and exec (unsafe in a process with threads).
+Run as a program, it binds itself to its parent and then becomes another program, see `bound`. That program needs no
+code of its own, and the parent needs no code between fork and exec (unsafe in a process with threads).
 """
 
 import ctypes
 import os
 import signal
 import sys
+from collections.abc import Sequence
 
 _PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 
@@ -29,6 +29,11 @@ def die_with_parent(parent_pid: int) -> None:
     # The parent may have ended before the request: then the signal never comes, but the parent is another one now.
     if os.getppid() != parent_pid:
         os.kill(os.getpid(), signal.SIGKILL)
+
+
+def bound(command: Sequence[str | os.PathLike[str]]) -> list[str | os.PathLike[str]]:
+    """Return the command that runs a program which ends with this process."""
+    return [sys.executable, "-I", "-S", __file__, str(os.getpid()), *command]
 
 
 if __name__ == "__main__":

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import shutil
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -47,7 +45,7 @@ class NatsNode:
         with (self.folder / "nats.log").open("ab") as log:
             # It ends with this process, however that ends.
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", parent_death.__file__, str(os.getpid()), find_binary(), "-c", config],
+                parent_death.bound([find_binary(), "-c", config]),
                 cwd=self.folder,
                 stdout=log,
                 stderr=log,

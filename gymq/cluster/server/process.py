@@ -8,7 +8,6 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -45,7 +44,7 @@ class ServerProcess:
         try:
             self._log_offset = self._looked_to = os.fstat(log).st_size
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", parent_death.__file__, str(os.getpid()), binary, "-c", CONFIG_FILE],
+                parent_death.bound([binary, "-c", CONFIG_FILE]),
                 cwd=store.folder,
                 env=_DEFAULTS | {name: os.environ[name] for name in _PASSED if name in os.environ},
                 stdin=subprocess.DEVNULL,

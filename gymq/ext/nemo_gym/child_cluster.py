@@ -21,18 +21,10 @@ from gymq.cluster.server.address import reachable
 from gymq.config.loader import ENV_YAML
 from gymq.config.schema import DEFAULT_HEAD_PORT
 from gymq.errors import GymqError
+from gymq.processes import parent_death
 from gymq.redaction import redact
 
 START_S = 1800.0  # a model may take its time to load
-
-# It must not outlive the trainer, however that ends.
-_GYMQ = """import os
-from gymq import cli
-from gymq.processes import parent_death
-
-parent_death.die_with_parent(os.getppid())
-cli.main()
-"""
 
 
 class ChildClusterFailed(GymqError, RuntimeError):
@@ -105,7 +97,7 @@ class ChildCluster:
             try:
                 with (folder / "log").open("wb") as log:
                     process = subprocess.Popen(
-                        [sys.executable, "-c", _GYMQ, *arguments],
+                        parent_death.bound([sys.executable, "-P", "-m", "gymq", *arguments]),
                         stdin=subprocess.DEVNULL,
                         stdout=log,
                         stderr=log,
