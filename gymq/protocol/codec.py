@@ -153,7 +153,7 @@ class Decoder:
         """
         try:
             if body[:4] == _ZSTD_MAGIC:
-                body = decompressed(body)
+                body = _decompressed(body)
             if body and body[0] in _JSON_STARTS:
                 body = self._from_json(body)
             message = self._decode(body)
@@ -184,21 +184,11 @@ class Decoder:
             raise BadMessage(f"{error} - at `{_invalid_at(value, _encoder.encode)}`") from None
 
 
-def decompressed(
-    frame: bytes, decompressor: zstandard.ZstdDecompressor = _decompressor, *, most_bytes: int = MAX_BODY_BYTES
-) -> bytes:
-    """Return the body in a frame of zstd.
-
-    Args:
-        decompressor: one with the dictionary that the body was compressed with, if any.
-
-    Raises:
-        BadMessage: the frame is damaged, or the body larger than `most_bytes`.
-    """
+def _decompressed(frame: bytes) -> bytes:
     try:
         size = zstandard.frame_content_size(frame)
-        if size < 0 or size > most_bytes:
+        if size < 0 or size > MAX_BODY_BYTES:
             raise BadMessage(f"compressed body of unknown or excessive size ({size} bytes)")
-        return decompressor.decompress(frame, allow_extra_data=False)
+        return _decompressor.decompress(frame, allow_extra_data=False)
     except zstandard.ZstdError as error:
         raise BadMessage(f"damaged compressed body: {error}") from None

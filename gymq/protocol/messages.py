@@ -171,15 +171,6 @@ class Unresolved(_Outcome, tag="unresolved.v1", kw_only=True):
 Outcome = VerifiedRollout | Failure | Unresolved
 
 
-class GroupedOutcome(Message, tag="grouped.v1", kw_only=True):
-    """An outcome, compressed with the prefix that its task shares, see `gymq.bus.queue.group_prefixes`."""
-
-    run: Token
-    task_index: Index
-    prefix_sha256: Digest
-    frame: bytes
-
-
 class DeadLetter(Message, tag="dead_letter.v1", kw_only=True):
     """A message that could not be processed, kept for a person to inspect."""
 

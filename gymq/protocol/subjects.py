@@ -287,11 +287,6 @@ def rollout_parts_of_run(run: str) -> str:
     return f"gym.parts.rollout.{token(run, 'run')}.>"
 
 
-def group_prefix(run: str, task_index: int) -> str:
-    """Return the subject of the prefix that the outcomes of a task share."""
-    return f"gym.parts.rollout.{token(run, 'run')}.{task_index:d}.group.prefix.0"
-
-
 def call_parts(role: str, unique: str) -> str:
     """Return the subject of a large body, without the number of the part, that a role is to read."""
     return f"gym.parts.call.{token(role, 'role')}.{token(unique)}"
@@ -374,9 +369,7 @@ TASK = Subject("gym.tasks.<run>.<agent>", "Task", "TASKS", "tasks_<agent>@<run>"
 URGENT_TASK = Subject("gym.urgent.<run>.<agent>", "Task", "TASKS", "urgent_<agent>@<run>")
 SUBMITTED = Subject("gym.submitted.<run>.<agent>", "subject of the task")
 OPENED = Subject("gym.opened.<run>.<agent>", "empty")
-ROLLOUT = Subject(
-    "gym.rollouts.<run>.<task>.<rollout>", "VerifiedRollout, Failure, Unresolved, GroupedOutcome, BlobRef", "ROLLOUTS"
-)
+ROLLOUT = Subject("gym.rollouts.<run>.<task>.<rollout>", "VerifiedRollout, Failure, Unresolved, BlobRef", "ROLLOUTS")
 DONE = Subject("gym.done.<run>.<task>.<rollout>", "headers only")
 JOURNAL = Subject("gym.journal.<run>.<task>.<rollout>", "JournalEntry", "JOURNAL")
 SEED = Subject("gym.seed.<resources>", "Seed → Seeded", group="resources")
@@ -403,7 +396,6 @@ PING = Subject("gym.ping.<role>.<worker>", "Ping → Pong")
 CANCEL = Subject("gym.cancel.<role>.<worker>", "Cancel")
 TASK_PART = Subject("gym.parts.task.<run>.<task>.<rollout>.<digest>.<n>", "raw bytes", "PARTS")
 ROLLOUT_PART = Subject("gym.parts.rollout.<run>.<task>.<rollout>.<digest>.<n>", "raw bytes", "PARTS")
-GROUP_PREFIX = Subject("gym.parts.rollout.<run>.<task>.group.prefix.0", "raw bytes", "PARTS")
 CALL_PART = Subject("gym.parts.call.<role>.<id>.<n>", "raw bytes", "PARTS")
 DEAD_LETTER = Subject("gym.dead.<source>", "DeadLetter", "DEAD_LETTERS")
 DEAD_LETTER_OF_RUN = Subject("gym.dead.<source>.<run>", "DeadLetter", "DEAD_LETTERS")

@@ -7,7 +7,6 @@ import pytest
 
 from gymq.bus.connection import HEADER_ROOM_BYTES
 from gymq.bus.queue.client import LOOK_AGAIN_EVERY_S
-from gymq.bus.queue.group_prefixes import SHARED_ABOVE_BYTES
 from gymq.bus.rpc.calls import ACCEPT_TIMEOUT_S
 from gymq.bus.rpc.routing import EXPIRES_S
 from gymq.bus.rpc.serving import ACCEPT_AFTER_S
@@ -87,7 +86,6 @@ FIGURES = {
     },
     "docs/architecture.md": {
         COMPRESS_ABOVE_BYTES,
-        SHARED_ABOVE_BYTES,
         ACCEPT_AFTER_S,
         ACCEPT_TIMEOUT_S,
         CATCH_UP_EVERY_S,

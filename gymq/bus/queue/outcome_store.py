@@ -6,9 +6,9 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 
+from gymq.background import RunningTasks
 from gymq.bus import Bus, blobs, streams
 from gymq.bus.jetstream import Stored
-from gymq.bus.queue.group_prefixes import GroupPrefixes
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.messages import (
@@ -16,7 +16,6 @@ from gymq.protocol.messages import (
     BlobRef,
     Failure,
     FailureClass,
-    GroupedOutcome,
     Outcome,
     Stage,
     Task,
@@ -32,8 +31,7 @@ SOUGHT_AT_ONCE = 256  # outcomes, by subject
 MOST_WARNINGS = 1000  # of one reader, about messages that it cannot read
 UNKNOWN_AGENT = "unknown"  # of an outcome that cannot be read
 
-_decode = Decoder(VerifiedRollout, Failure, Unresolved, GroupedOutcome, BlobRef)
-_decode_whole = Decoder(VerifiedRollout, Failure, Unresolved)
+_decode = Decoder(VerifiedRollout, Failure, Unresolved, BlobRef)
 
 
 class OutcomeStore:
@@ -42,10 +40,9 @@ class OutcomeStore:
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._js = bus.js
-        self._groups = GroupPrefixes(bus)
         self._warned: set[int] = set()  # of messages with these stream sequences
         self._sought: list[tuple[str, asyncio.Future[int | None]]] = []  # subjects, and what is stored there
-        self._seeking: set[asyncio.Task[None]] = set()
+        self._seeking = RunningTasks()
 
     async def put(self, outcome: Outcome, *, replaces: int | None, patience_s: float) -> bool:
         """Store an outcome unless there is one already. Safe to repeat.
@@ -63,8 +60,7 @@ class OutcomeStore:
         subject = subjects.rollout(*outcome.rollout_id)
         body, num_large = await self._bus.large_bodies.encode_when_room(lambda: without_credentials(encode(outcome)))
         try:
-            grouped = await self._groups.grouped(outcome, body)
-            body = await blobs.fit(self._bus, grouped or body, "rollout", outcome.rollout_id)
+            body = await blobs.fit(self._bus, body, "rollout", outcome.rollout_id)
             last = replaces or 0
             stored = await self._js.publish_or_last(streams.ROLLOUTS, subject, body, last=last, patience_s=patience_s)
             return stored is not None and stored.data == body
@@ -99,9 +95,7 @@ class OutcomeStore:
     def _seek(self) -> None:
         sought, self._sought = self._sought, []
         for start in range(0, len(sought), SOUGHT_AT_ONCE):
-            seeking = asyncio.create_task(self._find_all(sought[start : start + SOUGHT_AT_ONCE]))
-            self._seeking.add(seeking)
-            seeking.add_done_callback(self._seeking.discard)
+            self._seeking.start(self._find_all(sought[start : start + SOUGHT_AT_ONCE]))
 
     async def _find_all(self, sought: list[tuple[str, asyncio.Future[int | None]]]) -> None:
         try:
@@ -194,16 +188,11 @@ class OutcomeStore:
             log.warning("%s: %s", redact(stored.subject), problem)
 
     async def decode(self, body: bytes) -> Outcome:
-        """Decode the outcome in a stored body, and fetch its blob and the prefix of its group if need be.
+        """Decode the outcome in a stored body, and fetch its blob if need be.
 
         Raises:
             BadMessage: the body is not a valid outcome.
-            BusError: the blob or the prefix cannot be read.
+            BusError: the blob cannot be read.
         """
-        stored: Outcome | GroupedOutcome = await blobs.read(self._bus, body, _decode, "rollout")
-        if not isinstance(stored, GroupedOutcome):
-            return stored
-        outcome: Outcome = _decode_whole(await self._groups.whole(stored))
-        if (outcome.run, outcome.task_index) != (stored.run, stored.task_index):
-            raise BadMessage(f"the outcome of {outcome.rollout_id} beside the prefix of another group")
+        outcome: Outcome = await blobs.read(self._bus, body, _decode, "rollout")
         return outcome
