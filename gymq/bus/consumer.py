@@ -7,10 +7,10 @@ import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 
-from gymq.background import end_task
 from gymq.bus.bus import Bus
 from gymq.bus.connection import BusError
 from gymq.bus.pull import Delivery, Pull
+from gymq.processes.background import end_task
 
 log = logging.getLogger("gymq.consumer")
 

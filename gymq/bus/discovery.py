@@ -16,9 +16,9 @@ from typing import Any, Self, TypeVar
 
 import msgspec
 
-from gymq.background import is_set_within
 from gymq.bus.bus import Bus
 from gymq.bus.connection import Msg, NoAnswer, NoResponders
+from gymq.processes.background import is_set_within
 from gymq.protocol import subjects
 from gymq.protocol.instances import ROLE_OF
 

@@ -25,7 +25,6 @@ import msgspec
 
 from gymq.agent import Agent
 from gymq.authoring import OptionsError, Worker
-from gymq.background import end_task
 from gymq.bus import Bus, BusError
 from gymq.bus.discovery import ServiceListing
 from gymq.bus.rpc import tracing
@@ -48,6 +47,7 @@ from gymq.execution.weights_follower import WeightsFailed
 from gymq.failures import say_author_error
 from gymq.model import Model
 from gymq.processes import KillableProcesses, memory
+from gymq.processes.background import end_task
 from gymq.protocol import subjects
 from gymq.protocol.instances import PROFILES_VARIABLE, Instance
 from gymq.protocol.messages import MAX_TEXT_CHARS

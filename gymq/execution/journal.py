@@ -18,11 +18,11 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
-from gymq.background import RunningTasks
 from gymq.bus import Bus, BusError, blobs, streams
 from gymq.bus.rpc.calls import decode_reply
 from gymq.bus.rpc.quarantine import Suspect
 from gymq.failures import RolloutError
+from gymq.processes.background import RunningTasks
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.messages import BadMessage, BlobRef, Effect, FailureClass, JournalEntry, Message, Stage, Task

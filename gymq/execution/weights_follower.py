@@ -6,11 +6,11 @@ import asyncio
 import logging
 from typing import Any
 
-from gymq.background import end_task, is_set_within
 from gymq.bus import Bus, BusError, Msg, blobs, streams
 from gymq.bus.jetstream import Stored
 from gymq.errors import GymqError
 from gymq.model import Model, WeightsUpdate
+from gymq.processes.background import end_task, is_set_within
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder
 from gymq.protocol.messages import BadMessage, Weights

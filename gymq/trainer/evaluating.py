@@ -6,8 +6,8 @@ import asyncio
 import statistics
 from collections.abc import Callable, Sequence
 
-from gymq.background import end_task
 from gymq.data.rows import TASK_INDEX
+from gymq.processes.background import end_task
 from gymq.trainer.groups import Batch, Row
 
 

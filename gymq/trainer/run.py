@@ -20,7 +20,6 @@ from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 import msgspec
 
-from gymq.background import RunningTasks
 from gymq.bus import Bus
 from gymq.bus.discovery import is_running, not_running
 from gymq.bus.loop_thread import LoopThread
@@ -32,6 +31,7 @@ from gymq.bus.weights.pushing import Pushed, PushError, announce, newest, push
 from gymq.bus.weights.staleness import updates_since
 from gymq.data.rows import MaterialisedRow
 from gymq.defaults import CONFIRM_S, MAX_TIMEOUT_S, MAX_VERSIONS, InFlight, WeightsMode
+from gymq.processes.background import RunningTasks
 from gymq.protocol import subjects
 from gymq.protocol.messages import Outcome, Steering, Task
 from gymq.protocol.subjects import RolloutId, TaskQueueName

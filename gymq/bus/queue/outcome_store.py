@@ -6,9 +6,9 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 
-from gymq.background import RunningTasks
 from gymq.bus import Bus, blobs, streams
 from gymq.bus.jetstream import Stored
+from gymq.processes.background import RunningTasks
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.messages import (

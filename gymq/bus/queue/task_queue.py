@@ -16,7 +16,6 @@ from dataclasses import replace
 from typing import Any
 
 from gymq.authoring import Precedence, current_call
-from gymq.background import is_set_within
 from gymq.bus import Bus, BusError, Msg, streams
 from gymq.bus.pull import Delivery
 from gymq.bus.queue.dead_letters import store_dead_letter
@@ -25,6 +24,7 @@ from gymq.bus.queue.shares import Shares
 from gymq.bus.queue.steering import Steered
 from gymq.bus.queue.tasks import read_task
 from gymq.failures import CancelReason
+from gymq.processes.background import is_set_within
 from gymq.protocol import subjects
 from gymq.protocol.messages import BadMessage, Steering, Task
 from gymq.protocol.subjects import TaskQueueName

@@ -14,7 +14,6 @@ from typing import NamedTuple
 import msgspec
 
 from gymq.authoring import current_call
-from gymq.background import RunningTasks
 from gymq.bus import Bus, BusError, Denied, Msg, NoAnswer, NoResponders, blobs
 from gymq.bus.connection import SUSPENDED_S, is_no_responders
 from gymq.bus.discovery import first_to_answer
@@ -22,6 +21,7 @@ from gymq.bus.rpc import tracing
 from gymq.bus.rpc.backlog import Backlog, NoWorker
 from gymq.bus.rpc.process_reports import OpenCall, OpenCalls
 from gymq.failures import INTERRUPTED, RETRIES, CancelReason, RolloutError, SessionGone
+from gymq.processes.background import RunningTasks
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.messages import (

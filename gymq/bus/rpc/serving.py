@@ -13,7 +13,6 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from gymq.authoring import CurrentCall, Precedence, current_call
-from gymq.background import RunningTasks
 from gymq.bus import Bus, BusError, Msg, Subscription, blobs
 from gymq.bus.rpc import tracing
 from gymq.bus.rpc.loop_fairness import Starter, Turns
@@ -21,6 +20,7 @@ from gymq.bus.rpc.process_reports import cost_of, limit_reached
 from gymq.bus.rpc.quarantine import TRUSTED_LOSSES, SuspectCall, SuspectCalls
 from gymq.failures import LoopBlocked, RolloutError
 from gymq.fair_queue import FairQueue
+from gymq.processes.background import RunningTasks
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.messages import (

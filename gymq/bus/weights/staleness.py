@@ -11,11 +11,11 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
-from gymq.background import is_set_within
 from gymq.bus import Bus, BusError, Msg, streams
 from gymq.bus.jetstream import Stored
 from gymq.defaults import InFlight
 from gymq.failures import RolloutError
+from gymq.processes.background import is_set_within
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder
 from gymq.protocol.messages import BadMessage, FailureClass, Hold, Stage, Weights

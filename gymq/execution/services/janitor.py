@@ -9,7 +9,6 @@ from datetime import datetime
 
 import msgspec
 
-from gymq.background import end_task
 from gymq.bus import Bus, BusError, streams
 from gymq.bus.consumer import Consumer
 from gymq.bus.jetstream import MESSAGE_NOT_FOUND, JetStreamError
@@ -17,6 +16,7 @@ from gymq.bus.pull import Delivery
 from gymq.bus.queue.dead_letters import dead_letter_failure, store_dead_letter
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.bus.queue.tasks import failed_in_queue, read_task
+from gymq.processes.background import end_task
 from gymq.protocol import subjects
 from gymq.protocol.messages import BadMessage, FailureClass
 

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from gymq.background import end_task
 from gymq.bus import Bus, BusError, TooLarge, streams
 from gymq.bus.jetstream import MESSAGE_NOT_FOUND, JetStream, JetStreamError, Stored
 from gymq.bus.queue.outcome_store import OutcomeStore
+from gymq.processes.background import end_task
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder, compressed, encode
 from gymq.protocol.messages import BadMessage, Outcome, Profile, Run, VerifiedRollout

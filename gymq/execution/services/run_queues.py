@@ -10,10 +10,10 @@ import asyncio
 import logging
 import time
 
-from gymq.background import end_task, is_set_within
 from gymq.bus import Bus, BusError, Msg, streams
 from gymq.bus.jetstream import JetStreamError
 from gymq.bus.queue.steering import Steered
+from gymq.processes.background import end_task, is_set_within
 from gymq.protocol import subjects
 from gymq.protocol.subjects import TaskQueueName
 

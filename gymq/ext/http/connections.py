@@ -16,8 +16,8 @@ from typing import Any
 
 from aiohttp import web
 
-from gymq.background import RunningTasks
 from gymq.ext.http.requests import Handler
+from gymq.processes.background import RunningTasks
 
 log = logging.getLogger("gymq.ext.http.connections")
 

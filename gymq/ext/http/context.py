@@ -11,10 +11,10 @@ from typing import Protocol
 import pydantic
 from aiohttp import web
 
-from gymq.background import is_set_within
 from gymq.bus import Bus
 from gymq.ext.http.errors import HttpError
 from gymq.ext.http.requests import check_key
+from gymq.processes.background import is_set_within
 
 NEXT_BUS_S = 15.0  # several times what a server takes to start
 

@@ -22,8 +22,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
 
 from gymq.agent import Rollout, Session
-from gymq.background import RunningTasks
 from gymq.ext.mcp.servers import require_library
+from gymq.processes.background import RunningTasks
 from gymq.redaction import hidden
 from gymq.responses import FunctionCall, FunctionCallOutput, function_call
 

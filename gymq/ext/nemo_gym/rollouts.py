@@ -10,7 +10,6 @@ from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import NamedTuple
 
-from gymq.background import RunningTasks
 from gymq.bus import Bus, BusError, streams
 from gymq.bus.discovery import UnservedAgents
 from gymq.bus.queue.client import SUBMIT_PATIENCE_S, QueueClient
@@ -19,6 +18,7 @@ from gymq.data.jsonl import parse_object
 from gymq.data.rows import digest_of
 from gymq.ext.http.errors import HttpError
 from gymq.ext.nemo_gym import keys
+from gymq.processes.background import RunningTasks
 from gymq.protocol import subjects
 from gymq.protocol.messages import BadMessage, FailureClass, Outcome, Task, VerifiedRollout
 from gymq.protocol.subjects import RolloutId

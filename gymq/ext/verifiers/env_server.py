@@ -17,11 +17,11 @@ from typing import Any, NamedTuple, Self
 
 import msgspec
 
-from gymq.background import RunningTasks
 from gymq.data.rows import TASK_INDEX
 from gymq.errors import GymqError
 from gymq.ext.verifiers.episodes import CancelRequest, RunRequest, episode, failed_episode, row_of
 from gymq.ext.verifiers.traces import task_of
+from gymq.processes.background import RunningTasks
 from gymq.redaction import redact
 from gymq.trainer.groups import Batch, OnUntrainable, Row, TrainerError
 from gymq.trainer.run import TrainingRun

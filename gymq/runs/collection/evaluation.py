@@ -16,7 +16,6 @@ from typing import Any, ParamSpec
 import pydantic
 
 from gymq.authoring import Worker, first_problem
-from gymq.background import end_task
 from gymq.bus import Bus
 from gymq.bus.loop_thread import LoopThread
 from gymq.cluster.launch import Child, Cluster, WorkerProcess
@@ -30,6 +29,7 @@ from gymq.config.sampling import check_sampling
 from gymq.data.materialise import MaterialiseOptions
 from gymq.defaults import PASS_THRESHOLD
 from gymq.errors import did_you_mean
+from gymq.processes.background import end_task
 from gymq.render import counted, say
 from gymq.runs.collection.arguments import EnvironmentArgument, ModelArgument, Setup, read_setup, write_rows
 from gymq.runs.collection.driver import OpenCluster, drive

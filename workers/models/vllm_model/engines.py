@@ -22,8 +22,8 @@ from gymq.workers.models.vllm_model.options import VLLMOptions
 
 import gymq
 from gymq.authoring import current_call
-from gymq.background import RunningTasks
 from gymq.fair_queue import FairQueue
+from gymq.processes.background import RunningTasks
 
 log = logging.getLogger("gymq.vllm_model")
 
