@@ -1,7 +1,7 @@
 """Rollouts for a program that trains: groups of samples, and new weights for the policy."""
 
+from gymq.trainer.batch import Batch
 from gymq.trainer.examples import TrainerError, read_rows
-from gymq.trainer.groups import Batch
 from gymq.trainer.run import TrainingRun
 from gymq.trainer.sync import SyncTrainingRun
 from gymq.trainer.training_batch import TrainingBatch

@@ -20,14 +20,13 @@ from dataclasses import dataclass
 from itertools import islice
 
 from gymq.data.rows import TASK_INDEX
+from gymq.trainer.batch import Batch
 from gymq.trainer.batch_options import BatchOptions
 from gymq.trainer.evaluating import Evaluations
-from gymq.trainer.groups import Batch, Group, Row, TrainerError
+from gymq.trainer.groups import Group, Row, TrainerError
 from gymq.trainer.training_batch import TrainingBatch
 
 log = logging.getLogger("gymq.trainer")
-
-REPLACED_IN_A_ROW = 16  # times the groups of a batch, before it is an error
 
 
 @dataclass(eq=False)
@@ -242,7 +241,7 @@ class Batches:
             self._options.on_failed_group == "refill" and not group.is_complete
         )
         self._replaced_in_a_row = self._replaced_in_a_row + 1 if is_replaced else 0
-        if self._replaced_in_a_row > REPLACED_IN_A_ROW * self._options.groups:
+        if self._replaced_in_a_row > 16 * self._options.groups:
             why = "all its rewards are the same" if group.is_complete else group.why_incomplete()
             raise TrainerError(f"{self._replaced_in_a_row} groups in a row could not be trained on; the last: {why}")
         return is_replaced

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 
 from gymq.data.rows import TASK_INDEX
 from gymq.processes.background import end_task
-from gymq.trainer.groups import Batch, Row
+from gymq.trainer.batch import Batch
+from gymq.trainer.groups import Row
 
 
 class Evaluations:

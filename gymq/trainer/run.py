@@ -10,88 +10,33 @@ or without one, holds up neither it nor what was submitted.
 from __future__ import annotations
 
 import asyncio
-import functools
-from collections import defaultdict
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Concatenate, ParamSpec, Self, TypeVar
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import AsyncExitStack, aclosing
+from typing import Any, Self
 
 import msgspec
 
 from gymq.bus import Bus
-from gymq.bus.discovery import is_running, not_running
 from gymq.bus.loop_thread import LoopThread
-from gymq.bus.queue.client import SERVER_PATIENCE_S, SUBMIT_PATIENCE_S, QueueClient
+from gymq.bus.queue.client import QueueClient
 from gymq.bus.queue.steering import Retuning, steer
-from gymq.bus.weights.holding import held, until_finished
-from gymq.bus.weights.known import VersionsUnknown, check_known, told_versions
-from gymq.bus.weights.pushing import Pushed, PushError, announce, newest, push
-from gymq.bus.weights.staleness import updates_since
-from gymq.data.rows import MaterialisedRow
-from gymq.defaults import CONFIRM_S, MAX_TIMEOUT_S, MAX_VERSIONS, InFlight, WeightsMode
-from gymq.processes.background import RunningTasks
+from gymq.defaults import MAX_TIMEOUT_S, MAX_VERSIONS
 from gymq.protocol import subjects
-from gymq.protocol.messages import Outcome, Steering, Task
-from gymq.protocol.subjects import RolloutId, TaskQueueName
+from gymq.protocol.messages import Outcome, Steering
+from gymq.trainer.batch import Batch
 from gymq.trainer.batch_options import BatchOptions
 from gymq.trainer.batches import Batches
 from gymq.trainer.evaluating import Evaluations
 from gymq.trainer.examples import rows_of_groups
-from gymq.trainer.groups import (
-    Batch,
-    Group,
-    OnFailedGroup,
-    OnUntrainable,
-    PendingGroup,
-    Row,
-    TrainerError,
-)
-from gymq.trainer.told_versions import ToldVersions
+from gymq.trainer.group_rollouts import GroupRollouts, RolloutSettings
+from gymq.trainer.groups import Group, OnFailedGroup, OnUntrainable, Row, TrainerError
+from gymq.trainer.pending_group import PendingGroup
+from gymq.trainer.policy import TrainedPolicy, in_thread
 from gymq.trainer.training_batch import TrainingBatch
 
-MOST_READ_AT_ONCE = 8  # groups, each of which may be many megabytes
 
-P = ParamSpec("P")
-T = TypeVar("T")
-UpdateHook = Callable[[str], Awaitable[None]]
-
-
-def _retrieve(task: asyncio.Task[PendingGroup]) -> None:
-    """Mark the error of a task as seen: it is raised where groups are iterated over, which may not happen."""
-    if not task.cancelled():
-        task.exception()
-
-
-def _in_thread(
-    method: Callable[Concatenate[TrainingRun, P], Coroutine[Any, Any, T]],
-) -> Callable[Concatenate[TrainingRun, P], Coroutine[Any, Any, T]]:
-    """Let a method run where the connection lives."""
-
-    @functools.wraps(method)
-    async def called(self: TrainingRun, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return await self._there(method(self, *args, **kwargs))
-
-    return called
-
-
-@dataclass(frozen=True)
-class _BatchSettings:
-    """The settings that all rollouts of a batch share."""
-
-    max_staleness: int | None
-    rollout_timeout_s: float
-    urgent: bool
-    on_failed_group: OnFailedGroup
-
-
-class TrainingRun:
-    """One run of a trainer on a cluster. Use it with `async with`.
-
-    Attributes:
-        thread: where the connection lives; None: on the caller's event loop.
-    """
+class TrainingRun(TrainedPolicy):
+    """One run of a trainer on a cluster. Use it with `async with`."""
 
     def __init__(self, bus: Bus, run: str, *, model: str = "policy_model", thread: LoopThread | None = None) -> None:
         """Prepare a run on a connection that the caller owns.
@@ -105,31 +50,14 @@ class TrainingRun:
         Raises:
             TrainerError: a name is not valid.
         """
-        self.thread = thread
+        super().__init__(bus, model, thread)
         try:
             self.run = subjects.token(run, "run")
-            subjects.instance(model, "model")
         except subjects.BadToken as error:
             raise TrainerError(str(error)) from None
-        self.model = model
-        self.policy_version: str | None = None  # that was pushed last by this object
-        self._bus = bus
         self._queue = QueueClient(bus)
         self._following = AsyncExitStack()
-        # By task and rollout index, with the stream sequence of the failure to be replaced.
-        self._queued: defaultdict[int, dict[int, int | None]] = defaultdict(dict)
-        # Of tasks in the queue: which queue, and the lowest stream sequence of their rollouts.
-        self._places: dict[int, tuple[TaskQueueName, int]] = {}
-        self._pending: dict[int, PendingGroup] = {}
-        self._served: set[str] = set()  # agents that were found running
-        self._checking = asyncio.Lock()
-        self._has_versions = False  # what a limit on staleness needs
-        self._told = ToldVersions(bus, model)
-        self._reading = asyncio.Semaphore(MOST_READ_AT_ONCE)
-        self._groups = RunningTasks()
-        self._replicas: set[str] = set()  # that the last push found
-        self._before_update: list[UpdateHook] = []
-        self._after_update: list[UpdateHook] = []
+        self._groups = GroupRollouts(bus, self._queue, run, self)
 
     @classmethod
     async def connect(cls, url: str, run: str, *, model: str = "policy_model") -> Self:
@@ -168,10 +96,10 @@ class TrainingRun:
             BusError: the server does not answer.
         """
         async with AsyncExitStack() as following:
-            await following.enter_async_context(self._queue.follow(self.run, self._on_stored, self._on_missed))
+            groups = self._groups
+            await following.enter_async_context(self._queue.follow(self.run, groups.on_stored, groups.on_missed))
             await self._queue.open_run(self.run)
-            async for _, task in self._queue.queued(self.run):
-                self._queued[task.task_index][task.rollout_index] = task.replaces
+            await groups.find_queued()
             self._following = following.pop_all()
         return self
 
@@ -179,10 +107,7 @@ class TrainingRun:
         await self._end()
 
     async def _end(self) -> None:
-        for task in self._groups:
-            task.cancel()
-        if self._groups:
-            await asyncio.wait(self._groups)
+        await self._groups.stop()
         await self._following.aclose()
 
     async def close(self) -> None:
@@ -192,7 +117,7 @@ class TrainingRun:
         if self.thread is not None:
             self.thread.stop()
 
-    @_in_thread
+    @in_thread
     async def disconnect(self) -> None:
         """Close the connection, and leave the thread to its owner."""
         await self._end()
@@ -252,16 +177,13 @@ class TrainingRun:
             PendingGroup(example, rows, num_samples, straggler_s, on_untrainable)
             for example, rows in zip(examples, rows_of_each, strict=True)
         ]
-        settings = _BatchSettings(max_staleness, rollout_timeout_s, urgent, on_failed_group)
+        settings = RolloutSettings(max_staleness, rollout_timeout_s, urgent, on_failed_group)
 
         def start() -> list[asyncio.Task[PendingGroup]]:
-            groups = [self._groups.start(self._complete(one, settings)) for one in pending]
-            for task in groups:
-                task.add_done_callback(_retrieve)
-            return groups
+            return [self._groups.start(one, settings) for one in pending]
 
         async def give_out(pending: PendingGroup) -> Group:
-            await self._exclude_stale(pending, max_staleness)
+            await self._groups.exclude_stale(pending, max_staleness)
             group = pending.group()
             if on_failed_group == "raise" and not group.is_complete:
                 raise TrainerError(group.why_incomplete())
@@ -299,14 +221,14 @@ class TrainingRun:
                 num_samples=of_batches.evaluation_samples,
                 every=of_batches.evaluate_every,
             )
-        batches = Batches(rows, of_batches, self.run_rollouts, self.updates_since, self.not_begun, evaluations)
+        batches = Batches(rows, of_batches, self.run_rollouts, self.updates_since, self._groups.not_begun, evaluations)
 
         async def formed() -> AsyncGenerator[TrainingBatch, None]:
             async with AsyncExitStack() as stack:
                 if beside is not None:
                     await stack.enter_async_context(beside)
                 if of_batches.on_stale != "train":
-                    await self._check_versions()
+                    await self.check_versions()
                 async for batch in await stack.enter_async_context(aclosing(batches.formed())):
                     yield batch
 
@@ -325,164 +247,9 @@ class TrainingRun:
 
         return read() if self.thread is None else self.thread.iterate(read())
 
-    async def _complete(self, pending: PendingGroup, settings: _BatchSettings) -> PendingGroup:
-        """Complete one group."""
-        index = pending.task_index
-        while (other := self._pending.get(index)) is not None:
-            # Of a batch whose loop was left, for example; the rest comes from the store.
-            if await pending.until_ended(other):
-                await self._read(pending)
-                return pending
-        self._pending[index] = pending
-        try:
-            if settings.max_staleness is not None:
-                await self._check_versions()
-            await self._read(pending)
-            while num_stale := await self._exclude_stale(pending, settings.max_staleness):
-                pending.add_rows(num_stale)
-                await self._read(pending)
-            if pending.take_up_refill(self._queued.get(index, {})):
-                await self._read(pending)
-            await self._roll_out(pending, settings)
-            if settings.on_failed_group == "refill" and pending.refill():
-                await self._read(pending)
-                await self._roll_out(pending, settings)
-        except ExceptionGroup as errors:
-            raise errors.exceptions[0] from None
-        finally:
-            del self._pending[index]
-            pending.end()
-        return pending
-
-    async def _roll_out(self, pending: PendingGroup, settings: _BatchSettings) -> None:
-        """Submit the rollouts that a group lacks, and wait for it."""
-        pending.expect(self._queued.get(pending.task_index, {}))
-        to_submit = list(pending.to_submit())
-        if not pending.is_complete:
-            await self._check_served(pending.rows[0].agent)
-        async with asyncio.TaskGroup() as submitting:
-            for row, replaces in to_submit:
-                submitting.create_task(self._submit(row, replaces, len(pending.rows), settings))
-        await self._wait(pending)
-
-    async def _wait(self, pending: PendingGroup) -> None:
-        while not pending.is_complete:
-            is_late = await pending.until_notified()
-            if is_late or pending.may_be_complete:
-                await self._read(pending)
-            if is_late:
-                break
-        if pending.is_queued:
-            await self._queue.mark_cancelled(self.run, pending.task_index, patience_s=SUBMIT_PATIENCE_S)
-
-    async def _read(self, pending: PendingGroup) -> None:
-        """Read what was stored of a group since it was read last, in the order in which it was stored."""
-
-        async def read() -> list[tuple[int, Outcome]]:
-            async with self._reading:
-                stored = self._queue.outcomes.read_task(self.run, pending.task_index, after=pending.read_to)
-                return [found async for found in stored]
-
-        pending.forget_notifications()
-        pending.learn(await self._retry(read))
-
-    async def _retry(self, read: Callable[[], Awaitable[T]]) -> T:
-        """Return what a reader returns, also if the server is away for a while."""
-        hint = "request the same task indices again to resume"
-        return await self._bus.retry_read(read, hint=hint, patience_s=SERVER_PATIENCE_S)
-
-    async def _submit(
-        self, row: MaterialisedRow, replaces: int | None, num_rollouts: int, settings: _BatchSettings
-    ) -> None:
-        task = Task(
-            run=self.run,
-            task_index=row.task_index,
-            rollout_index=row.rollout_index,
-            num_rollouts=num_rollouts,
-            agent=row.agent,
-            row=row.json,
-            timeout_s=settings.rollout_timeout_s,
-            replaces=replaces,
-            max_staleness=settings.max_staleness,
-        )
-        self._queued[row.task_index][row.rollout_index] = replaces
-        try:
-            sequence = await self._queue.submit(task, urgent=settings.urgent)
-        except BaseException:
-            self._dequeue(row.task_index, row.rollout_index)  # if it was stored all the same, a repeat does no harm
-            raise
-        if row.task_index in self._queued:
-            queue = TaskQueueName("urgent" if settings.urgent else "tasks", self.run, row.agent)
-            _, lowest = self._places.get(row.task_index, (queue, sequence))
-            self._places[row.task_index] = queue, min(lowest, sequence)
-
-    async def _check_versions(self) -> None:
-        async with self._checking:
-            if self._has_versions:
-                return
-            await self._told.announce()
-            try:
-                await check_known(self._bus, self.model)
-            except VersionsUnknown as error:
-                raise TrainerError(str(error)) from None
-            self._has_versions = True
-
-    async def _check_served(self, agent: str) -> None:
-        if agent in self._served:
-            return
-        try:
-            subjects.instance(agent, "agent")
-        except subjects.BadToken as error:
-            raise TrainerError(str(error)) from None
-        if not await is_running(self._bus, agent, "agents"):
-            raise TrainerError(not_running(agent, "agent"))
-        self._served.add(agent)
-
-    def _on_stored(self, of: RolloutId) -> None:
-        self._dequeue(of.task_index, of.rollout_index)
-        if of.task_index in self._pending:
-            self._pending[of.task_index].notify(of.rollout_index)
-
-    def _dequeue(self, task_index: int, rollout_index: int) -> None:
-        if task_index in self._queued:
-            self._queued[task_index].pop(rollout_index, None)
-            if not self._queued[task_index]:
-                del self._queued[task_index]
-                self._places.pop(task_index, None)
-
-    def _on_missed(self) -> None:
-        for pending in self._pending.values():
-            pending.notify_all()
-
-    async def _exclude_stale(self, pending: PendingGroup, max_staleness: int | None) -> int:
-        """Exclude samples that became stale after they were stored, until when agents check; return their number."""
-        if max_staleness is None or not pending.has_samples:
-            return 0
-        return pending.exclude_stale(await self.updates_since(), max_staleness)
-
-    async def updates_since(self) -> Callable[[str], int]:
-        """Return a function that says how many updates of the policy came after a version.
-
-        Raises:
-            BusError: the newest version cannot be read.
-        """
-        await self._told.announce()
-        weights = await self._retry(lambda: newest(self._bus, self.model))
-        return (lambda version: 0) if weights is None else updates_since(weights)
-
-    async def not_begun(self) -> set[int]:
-        """Return the indices of queued tasks of which no agent has taken a rollout.
-
-        Raises:
-            BusError: the queue cannot be read.
-        """
-        queues = {queue for queue, _ in self._places.values()}
-        taken = {queue: await self._retry(functools.partial(self._queue.last_taken, queue)) for queue in queues}
-        return {index for index, (queue, lowest) in self._places.items() if lowest > taken.get(queue, lowest)}
-
     # Steering ---------------------------------------------------------------------------------------------------------
 
-    @_in_thread
+    @in_thread
     async def pause(self) -> None:
         """Stop agents from starting rollouts of this run until it is resumed, also after restarts.
 
@@ -493,7 +260,7 @@ class TrainingRun:
         """
         await steer(self._bus, self.run, paused=True)
 
-    @_in_thread
+    @in_thread
     async def resume(self) -> None:
         """Let agents start rollouts of this run again.
 
@@ -502,7 +269,7 @@ class TrainingRun:
         """
         await steer(self._bus, self.run, paused=False)
 
-    @_in_thread
+    @in_thread
     async def retune(self, /, **changes: Any) -> Steering:
         """Change how the tasks of this run are taken, from now on and until it is changed again.
 
@@ -523,7 +290,7 @@ class TrainingRun:
             raise TrainerError(f"retune: {error}") from None
         return await steer(self._bus, self.run, **given)
 
-    @_in_thread
+    @in_thread
     async def cancel(self) -> int:
         """Cancel all rollouts of this run, for good; groups that are awaited end with the samples that they have.
 
@@ -546,135 +313,7 @@ class TrainingRun:
         Raises:
             BusError: not all are cancelled; call it again.
         """
-        left_over = {index: len(rollouts) for index, rollouts in self._queued.items()}
+        left_over = self._groups.num_queued()
         for task_index in left_over:
             await self._queue.mark_cancelled(self.run, task_index)
         return sum(left_over.values())
-
-    # Weights ----------------------------------------------------------------------------------------------------------
-
-    def before_update(self, hook: UpdateHook) -> None:
-        """Await `hook(policy_version)` before new weights are pushed; if it raises they are not."""
-        self._before_update.append(hook)
-
-    def after_update(self, hook: UpdateHook) -> None:
-        """Await `hook(policy_version)` when replicas have loaded new weights."""
-        self._after_update.append(hook)
-
-    async def update_weights(
-        self,
-        policy_version: str,
-        *,
-        weights: bytes | Path | None = None,
-        path: str | Path | None = None,
-        mode: WeightsMode = "keep",
-        in_flight: InFlight = "continue",
-        deadline_s: float = CONFIRM_S,
-    ) -> Pushed:
-        """Give all replicas of the model new weights; the arguments are those of `gymq.bus.weights.pushing.push`.
-
-        Returns:
-            Which replicas have loaded them. One that has not yet keeps answering under the version that it has.
-
-        Raises:
-            PushError: no replica has loaded them.
-            BusError: NATS was away; it is unknown whether they were pushed.
-        """
-        options: dict[str, Any] = {"weights": weights, "path": path, "mode": mode, "in_flight": in_flight}
-        for hook in self._before_update:
-            await hook(policy_version)
-        pushed = await self._push(push, policy_version, deadline_s, options)
-        for hook in self._after_update:
-            await hook(policy_version)
-        return pushed
-
-    async def announce(
-        self,
-        policy_version: str,
-        *,
-        engines: Sequence[str] = (),
-        in_flight: InFlight = "continue",
-        load: Callable[[], Awaitable[None]] | None = None,
-        deadline_s: float = CONFIRM_S,
-    ) -> Pushed:
-        """Tell that the model's engines have new weights, which this program gives them itself.
-
-        From then on calls of the model carry the version. Announce while the engines are paused: tokens of a reply
-        whose call is in flight meanwhile have no known version.
-
-        Args:
-            policy_version: recorded in every rollout that the engines answer.
-            engines: URLs of those that answer from now on; empty: the same as before.
-            in_flight: what becomes of rollouts that run, as in `update_weights`; `finish` needs `load`.
-            load: gives the engines the weights; awaited before, and with `finish` once the rollouts have ended.
-            deadline_s: seconds for the model's workers to answer with the version, and for rollouts to finish.
-
-        Returns:
-            Which workers answer with it.
-
-        Raises:
-            PushError: none does.
-            BusError: NATS was away; it is unknown whether it was announced.
-        """
-        if in_flight == "finish" and load is None:
-            raise PushError("finish: the engines have the weights already; `load` gives them when rollouts have ended")
-        for hook in self._before_update:
-            await hook(policy_version)
-        async with self._held(in_flight, deadline_s):
-            if load is not None:
-                await load()
-            pushed = await self._push(
-                announce, policy_version, deadline_s, {"in_flight": in_flight, "engines": engines}
-            )
-        for hook in self._after_update:
-            await hook(policy_version)
-        return pushed
-
-    @_in_thread
-    async def needs_announcing(self) -> bool:
-        """Return whether the versions of the model are known only if the program announces them.
-
-        Raises:
-            BusError: the server does not answer.
-        """
-        return await told_versions(self._bus, self.model) == []
-
-    @asynccontextmanager
-    async def _held(self, in_flight: InFlight, deadline_s: float) -> AsyncIterator[None]:
-        """Have no rollout begin until the block ends, and with `finish` none run in it."""
-        async with AsyncExitStack() as stack:
-            if in_flight != "continue":
-                hold = held(self._bus, self.model)
-                await self._there(hold.__aenter__())
-                stack.push_async_callback(lambda: self._there(hold.__aexit__(None, None, None)))
-            if in_flight == "finish":
-                await self._there(until_finished(self._bus, self.model, deadline_s))
-            yield
-
-    async def _there(self, work: Coroutine[Any, Any, T]) -> T:
-        return await (work if self.thread is None else self.thread.call(work))
-
-    @_in_thread
-    async def _push(
-        self, give: Callable[..., Awaitable[Pushed]], policy_version: str, deadline_s: float, options: dict[str, Any]
-    ) -> Pushed:
-        self._told.stop()
-        loop = asyncio.get_running_loop()
-        give_up = loop.time() + deadline_s
-        no_replica = f"none answered within {deadline_s:g} s"
-        while True:
-            pushed = await give(
-                self._bus, self.model, policy_version, deadline_s=deadline_s, known=self._replicas, **options
-            )
-            self._replicas = {*pushed.confirmed, *pushed.missing}
-            if pushed.confirmed or pushed.missing or loop.time() >= give_up:
-                break
-            if not await is_running(self._bus, self.model, "models"):
-                no_replica = "none is running; one that starts loads them"
-                break
-            # The replicas were too busy to answer in time. A push that is repeated counts once.
-        if not pushed.confirmed:
-            reasons = "; ".join(f"{worker}: {reason}" for worker, reason in pushed.missing.items())
-            raise PushError(f"no replica of {self.model} answers with {policy_version!r}: {reasons or no_replica}")
-        self.policy_version = policy_version
-        return pushed

@@ -138,7 +138,6 @@ class Difficulties:
 
 
 def _widened(scale: Interval, rewards: Iterable[float]) -> Interval:
-    """Return a scale that includes these rewards."""
     return Interval(min((scale.low, *rewards)), max((scale.high, *rewards)))
 
 

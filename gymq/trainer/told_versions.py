@@ -11,7 +11,6 @@ from gymq.bus.weights.known import told_versions
 from gymq.bus.weights.pushing import PushError, announce, newest
 
 EVERY_S = 1.0  # at most
-CONFIRM_S = 30.0
 
 
 class ToldVersions:
@@ -51,5 +50,5 @@ class ToldVersions:
                 new = told  # a trainer that went back gives its engines older weights again
             for version in sorted(new, key=lambda version: (len(version), version)):  # 10 after 9
                 with suppress(PushError):  # another process has announced it first
-                    await announce(self._bus, self._model, version, deadline_s=CONFIRM_S)
+                    await announce(self._bus, self._model, version, deadline_s=30.0)
             return True

@@ -12,8 +12,6 @@ from typing import Any
 from gymq.data.records import Record
 from gymq.trainer.groups import Group
 
-EPSILON = 1e-4  # added to the standard deviation of a group
-
 
 @dataclass(frozen=True)
 class TrainedRecord:
@@ -138,7 +136,8 @@ def advantages(rewards: Sequence[float]) -> list[float]:
     if not rewards:
         return []
     mean, deviation = statistics.fmean(rewards), statistics.pstdev(rewards)
-    return [(reward - mean) / (deviation + EPSILON) for reward in rewards]
+    # The small number keeps a group without variance at advantages of 0.
+    return [(reward - mean) / (deviation + 1e-4) for reward in rewards]
 
 
 def _share(found: Sequence[bool]) -> float:

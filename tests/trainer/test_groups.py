@@ -216,7 +216,7 @@ async def test_an_outcome_is_read_once_however_often_a_group_looks_for_more(
     batch = training.run_rollouts(examples(1), num_samples=3)
     await until_answer(lambda: world.js.count(streams.ROLLOUTS, f"gym.rollouts.{training.run}.>"), lambda n: n == 2)
     assert training.thread is not None
-    training.thread.do(training._on_missed)
+    training.thread.do(training._groups.on_missed)
     await until(lambda: len(read) == 2)
     may_end.set()
     (group,) = await collected(batch)
@@ -568,7 +568,7 @@ async def test_stored_groups_need_no_agent(
     async def none_runs(*_: object, **__: object) -> bool:
         return False
 
-    monkeypatch.setattr("gymq.trainer.run.is_running", none_runs)
+    monkeypatch.setattr("gymq.trainer.group_rollouts.is_running", none_runs)
     resumed = await TrainingRun.connect(world.url, run, model=world.name("policy"))
     (group,) = await collected(resumed.run_rollouts(rows))
     await resumed.close()

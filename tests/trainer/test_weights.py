@@ -104,7 +104,7 @@ async def test_replicas_that_do_not_answer_are_waited_for_until_the_deadline(
         return Pushed("v1")
 
     pushes = AsyncMock(side_effect=nobody_yet)
-    monkeypatch.setattr("gymq.trainer.run.push", pushes)
+    monkeypatch.setattr("gymq.trainer.policy.push", pushes)
     with pytest.raises(PushError, match=r"none answered within 0\.2 s"):
         await training.update_weights("v1", weights=safetensors(b"one"), deadline_s=0.2)
     assert pushes.await_count > 1
@@ -132,7 +132,7 @@ async def test_a_group_outlives_a_server_that_is_away_when_its_staleness_is_chec
 ) -> None:
     await training.update_weights("v1", weights=safetensors(b"v1"))
     checks = AsyncMock(side_effect=[NoAnswer("away"), await newest(bus, training.model)])
-    monkeypatch.setattr("gymq.trainer.run.newest", checks)
+    monkeypatch.setattr("gymq.trainer.policy.newest", checks)
     assert await versions_of(training, examples(1), max_staleness=1) == [["v1"]]
     assert checks.await_count == 2
 

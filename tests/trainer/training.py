@@ -16,7 +16,8 @@ from typing import Any
 
 from gymq.bus import Bus
 from gymq.bus.queue.outcome_store import OutcomeStore
-from gymq.cluster.launch import Child, Cluster
+from gymq.cluster.child import Child
+from gymq.cluster.launch import Cluster
 from gymq.config import load
 from gymq.protocol.instances import Instance
 from gymq.protocol.messages import VerifiedRollout

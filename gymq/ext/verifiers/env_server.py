@@ -23,7 +23,8 @@ from gymq.ext.verifiers.episodes import CancelRequest, RunRequest, episode, fail
 from gymq.ext.verifiers.traces import task_of
 from gymq.processes.background import RunningTasks
 from gymq.redaction import redact
-from gymq.trainer.groups import Batch, OnUntrainable, Row, TrainerError
+from gymq.trainer.batch import Batch
+from gymq.trainer.groups import OnUntrainable, Row, TrainerError
 from gymq.trainer.run import TrainingRun
 
 log = logging.getLogger("gymq.trainer")

@@ -25,8 +25,9 @@ from gymq.ext.trainers.nemo_rl.media import images_before
 from gymq.protocol.tokens import TOKEN_FIELDS
 from gymq.responses.tokens import OPTIONAL_TOKEN_FIELDS, ROUTED_EXPERTS
 from gymq.trainer.adapting import warn_if_dropped
+from gymq.trainer.batch import Batch
 from gymq.trainer.examples import called
-from gymq.trainer.groups import Batch, Row, SampleFailed, TrainerError
+from gymq.trainer.groups import Row, SampleFailed, TrainerError
 
 CALL_MARKS = ("<tool_call>", "</tool_call>", "<function_call>", "</function_call>")
 THINK_TAGS = ("<think>", "</think>")
