@@ -65,7 +65,7 @@ class Line:
 
 async def serve_bridge(url: str, port: int, ready: object) -> None:
     bus = await Bus.connect(url, role="bridge", name="benchmark")
-    place = InstanceAddress(AGENT, "agents", "simple_agent", HOST, free_port(HOST), {})
+    place = InstanceAddress(AGENT, "agents", "simple_agent", HOST, free_port(), {})
     settings = BridgeSettings(port=port, on_untrainable="allow")
     async with Bridge(bus, Directory([place], HOST, port), settings):
         ready.set()  # type: ignore[attr-defined]
@@ -157,7 +157,7 @@ async def _compare(workload: Workload, plan: dict[int, int]) -> list[Line]:
     """Each way at each concurrency. Long rollouts are made before, and what is measured is how they are handed out."""
     row = json.dumps(json.loads(workload.row(0)) | {"agent_ref": {"name": AGENT}}).encode()
     keyed = bool(workload.tokens)
-    bare_port, bridge_port = free_port(HOST), free_port(HOST)
+    bare_port, bridge_port = free_port(), free_port()
     lines = []
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gymq-bench-")))

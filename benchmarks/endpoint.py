@@ -86,7 +86,7 @@ async def serve_engine(port: int, ready: Any) -> None:
 @asynccontextmanager
 async def engine() -> AsyncIterator[tuple[str, int]]:
     """Run the engine; gives its URL and the id of its process."""
-    port = free_port(bridge.HOST)
+    port = free_port()
     process = bridge.in_process(serve_engine, port)
     try:
         assert process.pid is not None
@@ -114,7 +114,7 @@ async def run(workload: Workload, folder: Path) -> Measured:
         _, *others = instances(workload)
         workers = [Instance("bench_model", "models", "vllm_model", options), *others]
         async with Cluster(workers, folder=folder, log_level="warning") as cluster:
-            port = free_port(bridge.HOST)
+            port = free_port()
             process = bridge.in_process(bridge.serve_bridge, cluster.url, port)
             try:
                 await _post_all(workload, port, max(64, workload.window))

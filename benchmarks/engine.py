@@ -153,7 +153,7 @@ async def engines(*speeds: Speed) -> AsyncIterator[list[str]]:
     async with AsyncExitStack() as stack:
         urls = []
         for speed in speeds:
-            port = free_port(bridge.HOST)
+            port = free_port()
             process = bridge.in_process(serve, speed, port)
             stack.callback(process.join)
             stack.callback(process.terminate)

@@ -183,7 +183,7 @@ async def main() -> None:
         ):
             await streams.ensure(bus.js, [])
             record = Run(run=RUN, created_at=time.time(), num_rollouts=1)
-            await bus.js.store(subjects.run_record(RUN), encode(record))
+            await bus.js.store(subjects.RUN.of(RUN), encode(record))
             await OutcomeStore(bus).put(made, replaces=None, patience_s=30.0)
             profiler = Profiler(bus)
             await profiler.start()

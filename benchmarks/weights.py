@@ -21,7 +21,8 @@ import psutil
 
 from gymq.bus import Bus
 from gymq.bus.weights.pushing import push
-from gymq.cluster.launch import Child, Cluster
+from gymq.cluster.child import Child
+from gymq.cluster.launch import Cluster
 from gymq.cluster.server.store import Store
 from gymq.protocol.instances import Instance
 

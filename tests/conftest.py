@@ -32,7 +32,7 @@ with contextlib.suppress(ImportError):  # not in the environment of tests/vllm
 
 
 async def _start(store: Path) -> EmbeddedServer:
-    started = EmbeddedServer(store, max_file_bytes=8 << 30)
+    started = EmbeddedServer(store)
     await started.start()
     bus = await Bus.connect(started.url, role="test", name="make streams")
     await streams.ensure(bus.js, [])

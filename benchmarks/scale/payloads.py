@@ -36,7 +36,7 @@ async def burst(cluster: Watched, calls: Calls, tokens: int, in_flight: int) -> 
         request = Generate(rollout=f"scale/{number}/0", timeout_s=TIMEOUT_S, params=params, session=str(number))
         begun = time.perf_counter()
         try:
-            generated = await calls.call(subjects.model("long"), request)
+            generated = await calls.call(subjects.MODEL.of("long"), request)
         except RolloutError as error:
             failures[error.failure_class] = failures.get(error.failure_class, 0) + 1
             return

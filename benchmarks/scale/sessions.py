@@ -32,7 +32,7 @@ async def busy(cluster: Watched, sessions: int, steps: int, step_s: float) -> No
 
     async def one(number: int) -> float:
         rollout = f"scale/{number}/0"
-        seeded = await calls.call(subjects.seed("stepping"), Seed(rollout=rollout, timeout_s=TIMEOUT_S, row=ROW))
+        seeded = await calls.call(subjects.SEED.of("stepping"), Seed(rollout=rollout, timeout_s=TIMEOUT_S, row=ROW))
         assert isinstance(seeded, Seeded)
         assert seeded.session is not None
         worker = seeded.session.split(".")[2]

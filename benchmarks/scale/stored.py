@@ -53,7 +53,7 @@ def row(task: int, rollout: int) -> bytes:
 async def store(cluster: Watched, rollouts: int) -> None:
     js, outcomes = cluster.bus.js, OutcomeStore(cluster.bus)
     record = Run(run=RUN, created_at=time.time(), num_rollouts=rollouts)
-    await js.publish_with_retry(subjects.run_record(RUN), encode(record), {}, patience_s=60.0)
+    await js.publish_with_retry(subjects.RUN.of(RUN), encode(record), {}, patience_s=60.0)
     numbers = iter(range(rollouts))
 
     async def some() -> None:

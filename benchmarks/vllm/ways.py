@@ -60,7 +60,7 @@ async def over_nats(folder: Path, *, replicas: int = 1, routed: bool = True) -> 
 
         async def ask(params: dict[str, Any], session: str) -> dict[str, Any]:
             request = Generate(rollout=session, timeout_s=TIMEOUT_S, params=params, session=session)
-            reply = await calls.call(subjects.model("policy_model"), request)
+            reply = await calls.call(subjects.MODEL.of("policy_model"), request)
             assert isinstance(reply, Generated)
             return checked_response(reply.response, params["input"])
 

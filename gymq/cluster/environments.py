@@ -17,17 +17,11 @@ import venv
 from collections.abc import Sequence
 from pathlib import Path
 
-from gymq.errors import GymqError
 from gymq.execution.loading.registry import spec_of
 from gymq.processes import installer
 from gymq.protocol.instances import Kind
 
 REQUIREMENTS_FILE = "requirements.txt"
-INSTALL_S = 1500.0  # to install what one worker requires
-
-
-class CannotIsolate(GymqError):
-    """An environment cannot be made; one sentence."""
 
 
 async def python_for(kind: Kind, implementation: str, folder: Path, packages: Sequence[str] = ()) -> str:
@@ -41,16 +35,13 @@ async def python_for(kind: Kind, implementation: str, folder: Path, packages: Se
         packages: what it has besides, as pip is asked for it.
 
     Raises:
-        CannotIsolate: the worker does not declare its requirements, or they cannot be installed.
+        InstallFailed: the worker does not declare its requirements, or they cannot be installed.
     """
     wanted, content = _requirements(kind, implementation)
     wanted += packages
     key = hashlib.sha256("\n".join([sys.executable, sys.version, *wanted, content]).encode()).hexdigest()[:12]
     place = folder / f"{Path(implementation.partition(':')[0]).stem}-{key}"
-    try:
-        return await installer.in_thread(_ensure, place.absolute(), wanted)
-    except installer.InstallFailed as error:
-        raise CannotIsolate(str(error)) from None
+    return await installer.in_thread(_ensure, place.absolute(), wanted)
 
 
 def _requirements(kind: Kind, implementation: str) -> tuple[list[str], str]:
@@ -63,7 +54,7 @@ def _requirements(kind: Kind, implementation: str) -> tuple[list[str], str]:
     metadata = importlib.metadata.metadata("gymq")
     if extra in (metadata.get_all("Provides-Extra") or []):
         return [f"gymq[{extra}]"], metadata["Version"]
-    raise CannotIsolate(
+    raise installer.InstallFailed(
         f"{implementation} has `isolated: true`, but there is neither a {REQUIREMENTS_FILE} beside it nor an extra "
         f"gymq[{extra}] with its requirements"
     )
@@ -102,4 +93,4 @@ def _install(python: Path, wanted: list[str], cancelled: threading.Event) -> Non
     command = [sys.executable, "-P", "-m", "pip", "--python", str(python), "install", "--quiet", "--no-input", *wanted]
     quiet = {"PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     shown = f"pip install {' '.join(wanted)}"
-    installer.install(command, shown=shown, timeout_s=INSTALL_S, cancelled=cancelled, variables=quiet)
+    installer.install(command, shown=shown, timeout_s=1500.0, cancelled=cancelled, variables=quiet)

@@ -20,7 +20,6 @@ from collections.abc import Iterator
 
 from gymq.processes import memory, parent_death
 
-IDLE_S = 60.0  # without a worker, after which it ends
 NOT_FORKED = 0  # in the place of a worker's process id, where the system has no process to spare
 
 
@@ -55,7 +54,7 @@ class ForkServer:
             in_both.callback(self._close)
             selector.register(self._control, selectors.EVENT_READ)
             selector.register(self._woken, selectors.EVENT_READ)
-            while (ready := selector.select(None if self._workers else IDLE_S)) or self._workers:
+            while (ready := selector.select(None if self._workers else 60.0)) or self._workers:
                 with contextlib.suppress(BlockingIOError):
                     self._woken.recv(4096)
                 for pid, status in self._ended():

@@ -1,8 +1,7 @@
 """Starts a cluster on this machine: the embedded server if none is given, the streams, and the worker processes.
 
 Light workers share a process by kind; an instance with `num_workers: N` gets N processes of its own, one that is
-`isolated` a process with its own Python environment, and one with `pass_env` a process with these variables. A process
-that dies is started again, with a growing pause.
+`isolated` a process with its own Python environment, and one with `pass_env` a process with these variables.
 """
 
 from __future__ import annotations
@@ -12,48 +11,26 @@ import contextlib
 import logging
 import os
 import shutil
-import signal
-import sys
-import textwrap
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from pathlib import Path
-from typing import NoReturn, Protocol
+from typing import Protocol
 
 import msgspec
 
 from gymq.bus import Bus, credentials, streams
-from gymq.cluster import logs, spawner
-from gymq.cluster.environments import CannotIsolate, python_for
-from gymq.cluster.server import EmbeddedServer, ServerError
+from gymq.cluster.child import Child
+from gymq.cluster.server import EmbeddedServer
 from gymq.cluster.server.roles import OPERATOR, SERVICES
-from gymq.cluster.worker_process import READY, ProcessSpec, StartContext
+from gymq.cluster.worker_process import ProcessSpec
 from gymq.config import digest_of
-from gymq.errors import GymqError
 from gymq.execution.services.run_queues import RunQueues
-from gymq.processes.passed_environment import passed
+from gymq.processes.keeping import keep_running, shown_status
 from gymq.protocol.instances import ROLE_OF, Instance
-from gymq.protocol.subjects import RolloutId
-from gymq.redaction import redact
 
 log = logging.getLogger("gymq.launch")
 
-READY_S = 1800.0  # a model may take its time to load
-STILL_STARTING_S = 30.0
-ENDS_BY_ITSELF_S = 5.0  # a process that could not start
-SHORTEST_PAUSE_S = 0.25  # before a process that ended is started again; doubled each time
-LONGEST_PAUSE_S = 10.0
-STAYS_UP_S = 60.0  # after which the pause is short again
-SERVER_STAYS_UP_S = 1.0  # all others wait for it, and it starts in a moment
 LOG_MAX_BYTES = 64 << 20  # of each process; what is older is kept once more beside it, as NAME.old.log
 LOG_CHECK_S = 30.0
-MOST_REFUSED = 100  # calls that are known to end the process
-TAIL_LINES = 5  # of a log, in the sentence about a process that ended
-TAIL_BYTES = 16 << 10
-STDERR = 2  # also where `sys.stderr` is another object, as in a notebook
-
-
-class LaunchError(GymqError):
-    """A part of the cluster could not be started; one sentence."""
 
 
 class WorkerProcess(Protocol):
@@ -137,8 +114,9 @@ class Cluster:
                 self._server = EmbeddedServer(self._folder / "jetstream")
                 await self._server.start()
                 self.url = self._server.url
+                # All other processes wait for the server, which starts in a moment: its pause is short again soon.
                 self._watching_server = asyncio.create_task(
-                    keep_running("nats-server", self._server_ended, self._server.start, stays_up_s=SERVER_STAYS_UP_S)
+                    keep_running("nats-server", self._server_ended, self._server.start, stays_up_s=1.0)
                 )
             if credentials.may_take(self.url, OPERATOR):
                 self._bus = await Bus.connect(self.url, role=OPERATOR, name="gymq launch")
@@ -159,8 +137,6 @@ class Cluster:
             await self._stop()
             if isinstance(error, ExceptionGroup):
                 raise error.exceptions[0] from None
-            if isinstance(error, credentials.CredentialsError):
-                raise LaunchError(str(error)) from None
             raise
         return self
 
@@ -205,7 +181,6 @@ class Cluster:
             await self._server.stop()
 
     def _plan(self) -> list[tuple[str, ProcessSpec]]:
-        """Return a name and a spec for each process."""
         shared: dict[str, list[Instance]] = {}
         planned: list[tuple[str, list[Instance], str]] = []
         for instance in self._instances:
@@ -230,206 +205,12 @@ class Cluster:
         return ProcessSpec(url, role, instances, role == SERVICES, self._log_level, self._drain_s, self._variables)
 
 
-class Child:
-    """One worker process, kept alive."""
-
-    def __init__(self, name: str, spec: ProcessSpec, log_file: Path | None, environments: Path) -> None:
-        """Prepare a worker process; it is not started yet.
-
-        Args:
-            log_file: file for its log; None: this process's stderr.
-            environments: folder for the Python environments of workers that have their own.
-        """
-        self.name = name
-        self.spec = spec
-        self.restarts = 0
-        self.serves = False
-        self.process: spawner.Spawned | None = None
-        self._log_file = log_file
-        self._log = log_file or "its log above"
-        self._environments = environments
-        self._python = sys.executable
-        self._watching: asyncio.Task[None] | None = None
-        self._log_began = 0  # where in the file the process's own part begins
-        self._refused: dict[str, str] = {}
-
-    async def start(self) -> None:
-        """Start it and wait until it serves.
-
-        Raises:
-            LaunchError: it says why it cannot, dies, or is not ready in time.
-        """
-        for instance in self.spec.instances:
-            if isolated := instance.options.get("isolated"):
-                packages = isolated if isinstance(isolated, list) else []
-                try:
-                    self._python = await python_for(
-                        instance.kind, instance.implementation, self._environments, packages
-                    )
-                except CannotIsolate as error:
-                    raise LaunchError(f"{self.name}: {error}") from None
-        await self._spawn()
-        self._watching = asyncio.create_task(keep_running(self._label(), self._ended, self._restart))
-
-    async def _spawn(self) -> None:
-        context = StartContext(os.getcwd(), self._environment(), self._refused)
-        self._log_began = 0 if self._log_file is None or not self._log_file.exists() else self._log_file.stat().st_size
-        with contextlib.nullcontext(STDERR) if self._log_file is None else _opened(self._log_file) as log_to:
-            try:
-                process = self.process = await spawner.spawn(self._python, log_to)
-            except spawner.CannotFork:
-                raise LaunchError(f"{self.name}: its process cannot be started; see {self._log}") from None
-        try:
-            await process.ask(context, self.spec)
-            answer = await self._answer(process)
-        except BaseException:
-            process.kill()
-            await process.wait()
-            raise
-        if answer != READY:
-            await _end(process, patience_s=ENDS_BY_ITSELF_S)
-            raise LaunchError(f"{self.name}: {answer or f'it did not become ready; see {self._log}'}")
-        self.serves = True
-
-    def _environment(self) -> dict[str, str]:
-        asked = [name for instance in self.spec.instances for name in instance.options.get("pass_env") or ()]
-        try:
-            return passed(self.spec.role, os.environ, asked)
-        except LookupError as error:
-            raise LaunchError(f"{self.name}: {error.args[0]}") from None
-
-    async def _answer(self, process: spawner.Spawned) -> str:
-        """Return a process's answer to its spec; empty if it ends without one."""
-        loop = asyncio.get_running_loop()
-        give_up = loop.time() + READY_S
-        while loop.time() < give_up:
-            try:
-                async with asyncio.timeout(STILL_STARTING_S):
-                    return await process.answer()
-            except TimeoutError:
-                log.warning("%s is still starting; see %s", self.name, self._log)
-        return ""
-
-    def _label(self) -> str:
-        names = [instance.name for instance in self.spec.instances]
-        return f"{self.name} ({', '.join(names)})" if names not in ([], [self.name]) else self.name
-
-    async def _ended(self) -> str:
-        """Wait until the process ends; return how it did, and remember a call that is to blame."""
-        process = self.process
-        assert process is not None
-        how = shown_status(await process.wait())
-        self.serves = False
-        if process.blocked_at is not None:
-            how = f"{how}, because its event loop was blocked at {process.blocked_at}"
-        tail = "" if self._log_file is None else _tail(self._log_file, self._log_began)
-        log_tail = f"; the last lines of its log:\n{textwrap.indent(tail, '  ')}" if tail else ""
-        if len(process.suspects) != 1:
-            return how + log_tail
-        (call,) = process.suspects
-        times = call.num_lost + 1
-        place = RolloutId.parse(call.rollout)
-        of = call.rollout if place is None else f"task {place[1]}, rollout {place[2]} of run {place[0]}"
-        ended = f"its process ended {times} times during a call for {of}, at last with {how}"
-        self._refused[call.rollout] = redact(f"{call.instance}: {ended}{log_tail}")
-        while len(self._refused) > MOST_REFUSED:
-            del self._refused[next(iter(self._refused))]
-        return f"{how}; a call of {call.instance} for {of} has ended it {times} times and is refused{log_tail}"
-
-    async def _restart(self) -> None:
-        await self._spawn()
-        self.restarts += 1
-
-    async def stop(self) -> None:
-        """Let it drain; kill it when it takes too long."""
-        if self._watching is not None:
-            self._watching.cancel()
-        self.serves = False
-        if self.process is None or self.process.returncode is not None:
-            return
-        self.process.terminate()
-        await _end(self.process, patience_s=self.spec.drain_s + 10.0)
-
-
 async def _stop_child(child: WorkerProcess) -> None:
     """Stop a process; one that cannot be stopped must keep neither the others nor the server running."""
     try:
         await child.stop()
     except Exception:
         log.exception("%s did not stop cleanly", child.name)
-
-
-async def keep_running(
-    name: str,
-    ended: Callable[[], Awaitable[str]],
-    start: Callable[[], Awaitable[None]],
-    *,
-    stays_up_s: float = STAYS_UP_S,
-) -> NoReturn:
-    """Start a process again whenever it ends, after a pause that grows as long as it does not stay up.
-
-    The log has a line for the first ends, and then for each that doubles their number, until it stays up.
-
-    Args:
-        ended: waits until the process ends; returns how it did.
-        start: starts it and waits until it serves; may raise LaunchError, ServerError or, where the system lacks
-            something at the moment (descriptors, processes, disk), OSError.
-        stays_up_s: seconds after which it is taken to stay up, so that the pause is short again.
-    """
-    loop = asyncio.get_running_loop()
-    pause_s = SHORTEST_PAUSE_S
-    times = 0
-    while True:
-        started = loop.time()
-        how = await ended()
-        if loop.time() - started > stays_up_s:
-            pause_s, times = SHORTEST_PAUSE_S, 0
-        times += 1
-        if times <= 3 or times & (times - 1) == 0:
-            log.warning("%s ended%s, restarting it: %s", name, f" {times} times" if times > 1 else "", how)
-        while True:
-            await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
-            try:
-                await start()
-                break
-            except (LaunchError, ServerError, OSError) as error:
-                log.error("%s: %s", name, str(error).removeprefix(f"{name}: "))
-
-
-def shown_status(status: int | None) -> str:
-    """Return text such as `exit status 3` or `signal SIGSEGV`."""
-    if status is None or status >= 0:
-        return f"exit status {status}"
-    try:
-        return f"signal {signal.Signals(-status).name}"
-    except ValueError:
-        return f"signal {-status}"
-
-
-def _tail(log_file: Path, start: int) -> str:
-    """Return the last lines of a log, from a position on; of a crash those that begin its report."""
-    try:
-        with log_file.open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(size - TAIL_BYTES, start if start <= size else 0))
-            lines = file.read().decode(errors="replace").splitlines()
-    except OSError:
-        return ""
-    lines = [logs.shown(line) for line in lines]
-    crash = next((number for number, line in enumerate(lines) if line.startswith("Fatal Python error")), None)
-    shown = lines[-TAIL_LINES:] if crash is None else lines[crash : crash + TAIL_LINES]
-    return "\n".join(line[:200] for line in shown if line.strip())
-
-
-@contextlib.contextmanager
-def _opened(file: Path) -> Iterator[int]:
-    """Open a log to append to it. It holds parts of rows and replies: a new one is readable by its owner only."""
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
 
 
 async def _trim(folder: Path) -> None:
@@ -446,13 +227,3 @@ def _trim_once(folder: Path) -> None:
                 with contextlib.suppress(OSError):  # of a full disk, which would stay full
                     shutil.copy(file, file.with_suffix(".old.log"))  # with its mode
                 os.truncate(file, 0)
-
-
-async def _end(process: spawner.Spawned, *, patience_s: float) -> None:
-    """Wait until a process has ended; kill it when it takes too long."""
-    try:
-        async with asyncio.timeout(patience_s):
-            await process.wait()
-    except TimeoutError:
-        process.kill()
-        await process.wait()

@@ -14,7 +14,6 @@ import msgspec
 from gymq.authoring import current_call
 from gymq.redaction import redact
 
-MOST_LINES = 200
 TAIL_BYTES = 1 << 20  # of each file
 
 _SHOWN = ("time", "level", "logger", "worker", "rollout", "message", "traceback")
@@ -69,7 +68,7 @@ def newest_lines(folder: Path, *, worker: str | None = None, rollout: str | None
     found: list[dict[str, str]] = []
     for file in sorted(folder.glob("*.log")):
         found += [line for line in _lines(file) if _fits(line, worker, rollout)]
-    return sorted(found, key=lambda line: line.get("time", ""))[-MOST_LINES:]
+    return sorted(found, key=lambda line: line.get("time", ""))[-200:]
 
 
 def shown(line: str) -> str:

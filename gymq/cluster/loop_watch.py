@@ -33,7 +33,6 @@ TICK_S = 1.5  # longer than a beat
 PATIENCE_S = 4.0  # between the first tick and the one that ends a call, the fourth: it has blocked for 5 to 6 s
 MOST_TICKS = 4  # as many as it takes to end a call
 
-MAX_SOURCE_CHARS = 100
 SIGNAL = signal.SIGUSR2
 
 _RESUMED = b"\0resumed\n"
@@ -165,7 +164,7 @@ class TickReader:
 
 def blocked(place: Place, seconds: float) -> str:
     """Return the sentence about an author's code that blocks."""
-    source = linecache.getline(place.file, place.line).strip()[:MAX_SOURCE_CHARS]
+    source = linecache.getline(place.file, place.line).strip()[:100]
     return (
         f"{place.function} blocked the event loop of its process for {seconds:.0f} s, in which nothing else ran there, "
         f"at {place.file}:{place.line}: {source}; compute in `verify_in_process`, or with "

@@ -15,11 +15,10 @@ from typing import Any
 
 import msgspec
 
-from gymq.cluster.launch import Child, LaunchError
+from gymq.cluster.child import Child, LaunchError
 from gymq.cluster.worker_process import ProcessSpec
 from gymq.processes.ray_cluster import NoCluster, join
 
-LOOK_EVERY_S = 2.0
 PATIENCE_S = 10.0  # for the answer of an actor that lives
 
 
@@ -77,7 +76,7 @@ class RayChild:
 
     async def _watch(self) -> None:
         while True:
-            await asyncio.sleep(LOOK_EVERY_S)
+            await asyncio.sleep(2.0)
             try:
                 async with asyncio.timeout(PATIENCE_S):
                     self.serves = await self._actor.serves.remote()

@@ -19,15 +19,8 @@ import msgspec
 from gymq.bus.rpc.quarantine import SuspectCall
 from gymq.cluster.loop_watch import SIGNAL, TickReader
 from gymq.cluster.worker_process import ANSWER, ENDED, PID, SUSPECTS, ProcessSpec, StartContext
-from gymq.errors import GymqError
 from gymq.failures import Place
 from gymq.processes.passed_environment import passed
-
-FORKS_S = 300.0  # with what it imports first, from a slow disk
-
-
-class CannotFork(GymqError):
-    """No worker process can be started; the reason is in the log."""
 
 
 class Spawned:
@@ -121,7 +114,7 @@ class _ForkServer:
         """Fork a process; None if the fork server ends before it does, or hangs and is killed.
 
         Raises:
-            CannotFork: the system has no process to spare.
+            ChildProcessError: the system has no process to spare.
         """
         ours, theirs = socket.socketpair()
         with theirs:
@@ -133,10 +126,10 @@ class _ForkServer:
         reader, writer = await asyncio.open_unix_connection(sock=ours)
         line, pid = b"", 0
         try:
-            async with asyncio.timeout(FORKS_S):
+            async with asyncio.timeout(300.0):  # It imports gymq first, perhaps from a slow disk.
                 line = await reader.readline()
             if line.startswith(PID) and not (pid := int(line.removeprefix(PID))):
-                raise CannotFork
+                raise ChildProcessError("the system has no process to spare")
         except ConnectionError:
             pass
         except TimeoutError:
@@ -160,7 +153,7 @@ async def spawn(python: str, log_to: int) -> Spawned:
         log_to: descriptor of the file for what the process writes to stdout and stderr.
 
     Raises:
-        CannotFork
+        ChildProcessError: none can be started; the reason is in the log.
     """
     environment = passed("services", os.environ)
     key = (os.getpid(), python, *sorted(environment.items()))
@@ -174,4 +167,4 @@ async def spawn(python: str, log_to: int) -> Spawned:
             return spawned
         if servers.get(key) is server:
             del servers[key]
-    raise CannotFork
+    raise ChildProcessError("no worker process can be started")

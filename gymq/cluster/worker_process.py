@@ -163,7 +163,7 @@ class InstanceHost:
             self._agents.append(runner)
             await self._list(
                 instance,
-                [subjects.tasks_of_agent(worker.name)],
+                [subjects.TASK.of(subjects.EACH, worker.name)],
                 lambda: {**runner.stats(), **self._report(bus, calls, server)},
             )
             return
@@ -293,7 +293,7 @@ async def run(spec: ProcessSpec, parent: socket.socket, refused: Mapping[str, st
     logs.configure(host.worker, spec.log_level)
     try:
         tracing.start(host.worker)
-    except tracing.TracingMissing as missing:
+    except GymqError as missing:
         answer(str(missing))
         return 2
     for number in (signal.SIGTERM, signal.SIGINT):

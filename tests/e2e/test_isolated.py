@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 import gymq
-from gymq.cluster.launch import Cluster, LaunchError
+from gymq.cluster.child import LaunchError
+from gymq.cluster.launch import Cluster
 from gymq.protocol.instances import Instance
 
 WORKER = """

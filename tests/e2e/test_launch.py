@@ -15,8 +15,10 @@ import pytest
 import pytest_asyncio
 
 from gymq.cluster import launch
+from gymq.cluster.child import LaunchError
 from gymq.cluster.server import find_running
 from gymq.cluster.worker_process import ProcessSpec
+from gymq.processes import keeping
 from gymq.protocol.instances import Instance
 from tests.support.waiting import DEADLINE_S, until
 
@@ -391,13 +393,13 @@ async def test_the_pause_before_a_restart_grows_only_while_a_process_does_not_st
         if len(pauses) == len(expected):
             raise EOFError
 
-    monkeypatch.setattr("gymq.cluster.launch.asyncio.sleep", sleep)
+    monkeypatch.setattr("gymq.processes.keeping.asyncio.sleep", sleep)
     with pytest.raises(EOFError):
-        await launch.keep_running("some", ended, start, stays_up_s=stays_up_s)
+        await keeping.keep_running("some", ended, start, stays_up_s=stays_up_s)
     assert pauses == expected
 
 
-@pytest.mark.parametrize("problem", [OSError(24, "Too many open files"), launch.LaunchError("some: it cannot")])
+@pytest.mark.parametrize("problem", [OSError(24, "Too many open files"), LaunchError("some: it cannot")])
 async def test_a_process_that_cannot_be_started_now_is_started_later(
     problem: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -414,11 +416,11 @@ async def test_a_process_that_cannot_be_started_now_is_started_later(
             raise problems.pop()
         serves.set()
 
-    monkeypatch.setattr(launch, "SHORTEST_PAUSE_S", 0.0)
-    keeping = asyncio.create_task(launch.keep_running("some", ended, start))
+    monkeypatch.setattr(keeping, "SHORTEST_PAUSE_S", 0.0)
+    kept = asyncio.create_task(keeping.keep_running("some", ended, start))
     serving = asyncio.create_task(serves.wait())
-    await asyncio.wait([keeping, serving], return_when=asyncio.FIRST_COMPLETED)
-    keeping.cancel()
+    await asyncio.wait([kept, serving], return_when=asyncio.FIRST_COMPLETED)
+    kept.cancel()
     assert serving.done()
     assert f"some: {str(problem).removeprefix('some: ')}" in caplog.text
 

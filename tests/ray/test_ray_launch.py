@@ -10,7 +10,8 @@ import pytest
 
 from gymq.bus import Bus
 from gymq.bus.discovery import find_workers
-from gymq.cluster.launch import Cluster, LaunchError
+from gymq.cluster.child import LaunchError
+from gymq.cluster.launch import Cluster
 from gymq.cluster.ray_launch import RayNodes
 from gymq.cluster.server import EmbeddedServer
 from gymq.protocol.instances import Instance

@@ -7,7 +7,6 @@ import signal
 import sys
 from pathlib import Path
 
-import httpx
 import nats
 import pytest
 from nats.aio.msg import Msg
@@ -68,14 +67,6 @@ async def test_acknowledged_messages_survive_kill_and_restart_and_clients_come_b
         assert server.url == url
         await asyncio.wait_for(back.wait(), DEADLINE_S)
         assert (await stream.stream_info("KEPT")).state.messages == 200
-
-
-async def test_a_given_port_is_used_again_by_another_owner_after_a_crash(store: Path, server: EmbeddedServer) -> None:
-    port = httpx.URL(server.url).port
-    os.kill(server.pid, signal.SIGKILL)
-    await server.wait()
-    async with EmbeddedServer(store, port=port) as second:
-        assert second.url == server.url
 
 
 async def test_two_servers_run_side_by_side(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import httpx
 import nats
 import pytest
 
-from gymq.cluster.server import EmbeddedServer, ServerError, find_running, is_gone, silent_owner
+from gymq.cluster.server import EmbeddedServer, ServerError, embedded, find_running, is_gone, silent_owner
 from tests.support.waiting import DEADLINE_S, until_answer
 
 
@@ -72,13 +72,16 @@ async def test_what_a_killed_server_left_is_neither_found_nor_in_the_way(store: 
         assert await find_running(store) == second.url
 
 
-async def test_another_server_on_the_port_of_a_killed_one_is_not_taken_for_it(store: Path, tmp_path: Path) -> None:
+async def test_another_server_on_the_port_of_a_killed_one_is_not_taken_for_it(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     server = EmbeddedServer(store)
     await server.start()
     port = httpx.URL(server.url).port
     os.kill(server.pid, signal.SIGKILL)
     await server.wait()
-    async with EmbeddedServer(tmp_path / "other", port=port):
+    monkeypatch.setattr(embedded, "free_port", lambda: port)
+    async with EmbeddedServer(tmp_path / "other"):
         assert await find_running(store) is None
 
 

@@ -7,25 +7,11 @@ import socket
 from gymq.cluster.server.errors import ServerError
 
 USER = "gymq"
+HOST = "127.0.0.1"  # This machine only: without TLS, the password would cross the network readable.
 
 # Below the range from which systems take the local ports of outgoing connections (32768 up on Linux, 49152 on macOS).
 # While a server is down for a restart no connection can get its port by chance, its own clients' attempts included.
 _FIRST_PORT, _LAST_PORT = 20_000, 29_999
-
-
-def loopback_host(host: str) -> str:
-    """Return the IP address of `host` ("localhost" or a loopback IP address).
-
-    Raises:
-        ServerError: it is any other host: without TLS the password and the data would cross the network readable.
-    """
-    address = "127.0.0.1" if host == "localhost" else host
-    if not is_loopback(address):
-        raise ServerError(
-            f"The embedded server cannot listen on {host!r}: it serves this machine only (127.0.0.1 or ::1)."
-            " For several machines run a nats-server with TLS and give gymq its URL."
-        )
-    return str(ipaddress.ip_address(address))
 
 
 def is_loopback(address: str) -> bool:
@@ -36,19 +22,18 @@ def is_loopback(address: str) -> bool:
         return False
 
 
-def free_port(host: str) -> int:
-    """Return a random port on which nothing listens now. Another process may take it before it is used."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+def free_port() -> int:
+    """Return a random port of this machine on which nothing listens now; another process may take it before its use."""
     for _ in range(100):
         port = _FIRST_PORT + secrets.randbelow(_LAST_PORT - _FIRST_PORT + 1)
-        with socket.socket(family) as listener:
+        with socket.socket() as listener:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                listener.bind((host, port))
+                listener.bind((HOST, port))
             except OSError:
                 continue
             return port
-    raise ServerError(f"No free port was found on {host} between {_FIRST_PORT} and {_LAST_PORT}.")
+    raise ServerError(f"No free port was found on {HOST} between {_FIRST_PORT} and {_LAST_PORT}.")
 
 
 def bracketed(host: str) -> str:

@@ -3,7 +3,7 @@
 Paths in it are relative: the server runs in its store folder.
 """
 
-from gymq.cluster.server.address import USER
+from gymq.cluster.server.address import HOST, USER
 
 MONITOR = "monitor"  # the user that may ask the server how it is; it reaches no message of ours
 LOG_FILE = "nats-server.log"
@@ -26,28 +26,25 @@ def render_config(
     *,
     server_name: str,
     version: tuple[int, int, int],
-    host: str,
     port: int,
     password: str,
     monitor_password: str,
-    sync_always: bool,
     max_file_bytes: int,
 ) -> str:
     """Return the text of nats-server.conf.
 
-    The server has no monitoring over HTTP: that answers any client, pages in a browser too. It is asked over NATS.
+    The server syncs its files every two minutes: a kill -9 loses nothing, a power cut may lose what is younger. It has
+    no monitoring over HTTP, which would answer any client, pages in a browser too: it is asked over NATS.
 
     Args:
         version: of the server that will read it.
     """
     # nats-py up to 2.16 does not know the second form of ack subjects: its ordered consumers and KV watchers go silent.
     feature_flags = "feature_flags { js_ack_fc_v2: false }" if version >= _FEATURE_FLAGS_SINCE else ""
-    # Otherwise the server syncs every two minutes: a kill -9 loses nothing, a power cut may lose what is younger.
-    sync_interval = "sync_interval: always" if sync_always else ""
     return f"""\
 # Written by gymq at every start of the server. Changes made here are lost.
 server_name: "{server_name}"
-host: "{host}"
+host: "{HOST}"
 port: {port}
 authorization {{ users: [ {{ user: "{USER}", password: "{password}" }} ] }}
 accounts {{ $SYS {{ users: [ {{ user: "{MONITOR}", password: "{monitor_password}" }} ] }} }}
@@ -62,6 +59,5 @@ jetstream {{
   store_dir: "."
   max_mem: 1GB
   max_file: {max_file_bytes}  # below the free disk: then "full" is a clean error instead of a frozen stream
-  {sync_interval}
 }}
 """

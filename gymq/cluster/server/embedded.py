@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
-from gymq.cluster.server.address import bracketed, client_url, free_port, loopback_host
+from gymq.cluster.server.address import HOST, bracketed, client_url, free_port
 from gymq.cluster.server.config import render_config
 from gymq.cluster.server.errors import PortTakenError, ServerError
 from gymq.cluster.server.probe import health_problem, read_info
@@ -21,11 +21,8 @@ log = logging.getLogger("gymq.server")
 
 # Several times what it takes: 2 s for a GB in messages of 10 kB, 23 s in messages of 100 bytes, after a kill -9.
 _RECOVERY_S_PER_BYTE = 60 / 2**30
-_POLL_S = 0.01
 _STOP_S = 10.0
-_WANTED_POLL_S = 0.1
 _LOOK_EVERY_S = 10.0  # whether the server met a full disk
-_PROBE_S = 1.0  # a healthy server on loopback answers within milliseconds
 _START_PROBE_S = 0.2  # repeated until the deadline; a program that has our port may accept and say nothing
 
 
@@ -44,45 +41,18 @@ class EmbeddedServer:
     when this process ends without stopping it (Linux), so start it from a thread that lives as long as the process.
     """
 
-    def __init__(
-        self,
-        store_dir: Path,
-        *,
-        host: str = "127.0.0.1",
-        port: int | None = None,
-        sync_always: bool = False,
-        max_file_bytes: int | None = None,
-        gives_way: bool = False,
-    ) -> None:
+    def __init__(self, store_dir: Path, *, gives_way: bool = False) -> None:
         """Describe the server; `start` starts it.
 
         Args:
             store_dir: folder of the store, created if missing. One server at a time may use it.
-            host: loopback address to listen on.
-            port: port to listen on; without it a free one is chosen at the first start and kept.
-            sync_always: write every message through to the disk before it is acknowledged. Without it stored messages
-                survive the end of any process, but a power cut may lose up to two minutes of them.
-            max_file_bytes: most that JetStream may store; without it what it stores at the start and nine tenths of
-                the disk that is free then.
             gives_way: it only shows what is stored: anyone who starts another server on the store waits for this one
                 to be stopped, see `wanted`.
-
-        Raises:
-            ServerError: the host is not loopback, or the port is not valid.
         """
-        if port is not None and not 1 <= port <= 65535:
-            raise ServerError(f"Port {port} does not exist: choose one from 1 to 65535, or none for a free one.")
         self._store = Store(store_dir)
-        self._host = loopback_host(host)
-        self._port = port
-        self._sync_always = sync_always
-        self._max_file_bytes = max_file_bytes
+        self._port: int | None = None  # chosen at the first start, and kept
         self._gives_way = gives_way
         self._started: _Started | None = None
-
-    def __repr__(self) -> str:
-        state = f"{self._started.record.url} pid {self.pid}" if self._started else "not started"
-        return f"<EmbeddedServer {self._store.folder} {state}>"
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -127,7 +97,7 @@ class EmbeddedServer:
             deadline = begun + deadline_s + self._store.used_bytes() * _RECOVERY_S_PER_BYTE
             password = self._store.make_password()
             while True:
-                port = self._port or free_port(self._host)
+                port = self._port or free_port()
                 try:
                     self._started = await self._start_on(port, binary, version, password, lock, deadline)
                     break
@@ -148,12 +118,10 @@ class EmbeddedServer:
         config = render_config(
             server_name=name,
             version=version,
-            host=self._host,
             port=port,
             password=password,
             monitor_password=monitor_password,
-            sync_always=self._sync_always,
-            max_file_bytes=self._store.file_limit() if self._max_file_bytes is None else self._max_file_bytes,
+            max_file_bytes=self._store.file_limit(),
         )
         self._store.write_config(config)
         after_kill = self._store.read_record() is not None
@@ -164,8 +132,8 @@ class EmbeddedServer:
                 log.warning("%s: messages may be missing, nats-server says: %s", self._store.folder, line)
             record = ServerRecord(
                 server_name=name,
-                url=f"nats://{bracketed(self._host)}:{port}",
-                host=self._host,
+                url=f"nats://{HOST}:{port}",
+                host=HOST,
                 port=port,
                 pid=process.pid,
                 owner_pid=os.getpid(),
@@ -184,7 +152,7 @@ class EmbeddedServer:
     ) -> None:
         while problem := await self._problem(name, port, monitor_password):
             if process.exit_status is not None:
-                raise process.exit_error(self._host, password)
+                raise process.exit_error(password)
             if "could not be recovered" in problem:
                 reason = (
                     f"The store folder {self._store.folder} is damaged ({problem}):"
@@ -194,15 +162,15 @@ class EmbeddedServer:
             if time.monotonic() >= deadline:
                 reason = f"The server was not ready in time ({problem}): the machine or its disk may be too busy."
                 raise process.error(reason, password)
-            await asyncio.sleep(_POLL_S)
+            await asyncio.sleep(0.01)
 
     async def _problem(self, name: str, port: int, monitor_password: str) -> str | None:
         """Return what is missing until the server can be used, or None."""
         # By name: if another server has this port already, ours is about to give up.
-        info = await read_info(self._host, port, _START_PROBE_S)
+        info = await read_info(HOST, port, _START_PROBE_S)
         if info is None or info.server_name != name:
             return f"it does not serve on port {port} yet"
-        return await health_problem(self._host, port, monitor_password, _START_PROBE_S)
+        return await health_problem(HOST, port, monitor_password, _START_PROBE_S)
 
     async def wait(self) -> int:
         """Wait until the server ends, and return its exit status: negative is the number of the signal it died from.
@@ -230,7 +198,7 @@ class EmbeddedServer:
     async def wanted(self) -> None:
         """Wait until another process asks for the store, which it does of a server that gives way."""
         while not self._store.is_wanted():  # noqa: ASYNC110
-            await asyncio.sleep(_WANTED_POLL_S)
+            await asyncio.sleep(0.1)
 
     async def stop(self, deadline_s: float = _STOP_S) -> None:
         """End the server: it closes its files; after `deadline_s` it is killed. Does nothing if it does not run.
@@ -263,7 +231,8 @@ async def find_running(store_dir: Path, *, for_reading: bool = False) -> str | N
     record = store.read_record()
     if record is None or (record.gives_way and not for_reading):
         return None
-    info = await read_info(record.host, record.port, _PROBE_S)
+    # A healthy server on loopback answers within milliseconds.
+    info = await read_info(record.host, record.port, 1.0)
     if info is None or info.server_name != record.server_name:
         return None
     password = store.read_password()

@@ -14,8 +14,6 @@ class StoreInUseError(ServerError):
 class PortTakenError(ServerError):
     """Another program listens on `port`."""
 
-    def __init__(self, host: str, port: int) -> None:
-        super().__init__(
-            f"Port {port} on {host} is taken by another program: stop that program or choose another port."
-        )
+    def __init__(self, port: int) -> None:
+        super().__init__(f"Port {port} of this machine is taken by another program: stop that program.")
         self.port = port

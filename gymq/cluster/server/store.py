@@ -19,8 +19,6 @@ from gymq.cluster.server.errors import ServerError, StoreInUseError
 
 CONFIG_FILE = "nats-server.conf"
 _GRACE_S = 1.0  # a server whose owner was killed just now needs a moment to end
-_GIVING_WAY_S = 15.0  # for a server that gives way to end
-_WANTED_S = 20.0  # how long a request for the store stays valid
 _MIN_FREE_BYTES = 64 << 20  # with less, streams freeze a moment after the start
 
 
@@ -72,7 +70,8 @@ class Store:
                     if asks:
                         with self._checked():
                             self._wanted.touch(mode=0o600)
-                    if time.monotonic() >= begun + (_GIVING_WAY_S if asks else _GRACE_S):
+                    # A server that gives way needs some seconds to end.
+                    if time.monotonic() >= begun + (15.0 if asks else _GRACE_S):
                         raise self._in_use(os.pread(lock, 20, 0).decode("ascii", "replace")) from None
                 await asyncio.sleep(0.02)
             with self._checked():
@@ -102,8 +101,8 @@ class Store:
     def is_wanted(self) -> bool:
         """Return whether a process waits for an owner that gives way to end."""
         with self._checked(), contextlib.suppress(FileNotFoundError):
-            # One of the future is as old: the clock was set back after it.
-            return abs(time.time() - self._wanted.stat().st_mtime) < _WANTED_S
+            # A request is valid for 20 s. One of the future is as old: the clock was set back after it.
+            return abs(time.time() - self._wanted.stat().st_mtime) < 20.0
         return False
 
     def _owner_gives_way(self) -> bool:
