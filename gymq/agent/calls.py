@@ -17,8 +17,6 @@ from gymq.protocol.messages import Call, FailureClass, Message, ResourcesRequest
 
 log = logging.getLogger("gymq.agent")
 
-MAX_TIMINGS = 4096  # calls of a rollout whose times are stored with it
-
 
 class Caller(Protocol):
     """Sends one request and returns the reply."""
@@ -133,7 +131,7 @@ class RolloutCalls:
             raise error.at(stage) from None
         finally:
             self._in_flight.discard(caller)
-            if not self._is_over and len(self.timings) < MAX_TIMINGS:
+            if not self._is_over and len(self.timings) < 4096:
                 self.timings.append(Timing(stage, started - self._began, loop.time() - started))
 
     async def _call(self, subject: str, request: Call) -> Message:

@@ -202,7 +202,7 @@ class Rollout(RolloutCalls):
         self.check_staleness()
         timeout_s = min(self.time_left(), self.options.model_timeout_s)
         request = Generate(rollout=self.id, timeout_s=timeout_s, params=params, session=f"{self.id}/{self.attempt}")
-        subject = subjects.model(self.options.model_server.name)
+        subject = subjects.MODEL.of(self.options.model_server.name)
         number = self._num_asked.get(key, 0)
         self._num_asked[key] = number + 1
         try:

@@ -101,7 +101,7 @@ class Session(AbstractAsyncContextManager["Session"]):
         row = rollout.row if self._seeded else None
         timeout_s = self._timeout(rollout.options.tool_timeout_s)
         request = Seed(rollout=rollout.id, timeout_s=timeout_s, row=row, with_tools=with_tools)
-        subject = subjects.seed(self._resources)
+        subject = subjects.SEED.of(self._resources)
         seeded = await rollout.call(subject, request, Stage.SEED, key=key, in_session=True)
         assert isinstance(seeded, Seeded)
         return seeded
@@ -198,7 +198,7 @@ class Session(AbstractAsyncContextManager["Session"]):
         return await self._send_once(request, stage)
 
     async def _send_once(self, request: ToolCall | Verify, stage: Stage) -> Message:
-        subject = self._address or subjects.stateless(self._resources)
+        subject = self._address or subjects.STATELESS.of(self._resources)
         in_session = self._address is not None
         return await self._rollout.call(subject, request, stage, key=self._key(request), in_session=in_session)
 
@@ -222,7 +222,6 @@ class Session(AbstractAsyncContextManager["Session"]):
         return (int.from_bytes(digest) + number) % subjects.MAX_INDEX
 
     def _key(self, request: ToolCall | Verify) -> str:
-        """Return the key of a call in the journal."""
         if isinstance(request, Verify):
             return f"verify {request.number}{self._of_session}"
         return f"tool {request.number} {request.name}{self._of_session}"

@@ -21,7 +21,7 @@ from gymq.protocol.subjects import RolloutId
 CALL_TTL_S = 3600
 PATIENCE_S = 60.0
 
-_PARTS = {"task": subjects.task_parts, "rollout": subjects.rollout_parts}
+_PARTS = {"task": subjects.TASK_PART.begun, "rollout": subjects.ROLLOUT_PART.begun}
 
 
 async def fit(bus: Bus, body: bytes, kind: Literal["task", "rollout"], of: RolloutId, *, label: str = "") -> bytes:
@@ -37,9 +37,6 @@ async def store(bus: Bus, body: bytes, kind: Literal["task", "rollout"], of: Rol
 
     Args:
         label: what it is, if not the task or the outcome itself.
-
-    Raises:
-        BusError: not stored.
     """
     sha256 = hashlib.sha256(body).hexdigest()
     subject = _PARTS[kind](*of, f"{label}-{sha256[:32]}" if label else sha256[:32])
@@ -72,10 +69,9 @@ async def store_call(
 
     Raises:
         BadMessage: the role cannot be part of a subject.
-        BusError: not stored.
     """
     try:
-        subject = subjects.call_parts(role, secrets.token_hex(12))
+        subject = subjects.CALL_PART.begun(role, secrets.token_hex(12))
     except subjects.BadToken as error:
         raise BadMessage(str(error)) from None
     headers = {"Nats-TTL": f"{CALL_TTL_S}s"}
@@ -112,7 +108,6 @@ async def read(bus: Bus, body: bytes, decode: Decoder, *kinds: str) -> Any:
 
     Raises:
         BadMessage: the body or the blob is not valid.
-        BusError: the blob cannot be read.
     """
     message = decode(body)
     return await follow(bus, message, decode, *kinds) if isinstance(message, BlobRef) else message
@@ -134,7 +129,6 @@ async def fetch(bus: Bus, ref: BlobRef, *kinds: str) -> bytes:
 
     Raises:
         BadMessage: the blob is missing, damaged or of another kind.
-        BusError: the stream cannot be read.
     """
     if ref.subject.split(".")[2] not in kinds:
         raise BadMessage(f"a reference of a blob of another kind: {ref.subject}")
@@ -149,7 +143,6 @@ async def join(
 
     Raises:
         BadMessage: parts are missing or damaged.
-        BusError: the stream cannot be read.
     """
     digest = hashlib.sha256()
     body = bytearray()

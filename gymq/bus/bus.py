@@ -11,8 +11,10 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from gymq.bus.client import MendedClient
-from gymq.bus.connection import BusError, Connection, Denied
+from gymq.bus.connection import Connection
+from gymq.bus.errors import Denied
 from gymq.bus.jetstream import JetStream
+from gymq.errors import BusError
 
 log = logging.getLogger("gymq.bus")
 

@@ -7,6 +7,7 @@ that: it is several times as much as decoding it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Callable
 from typing import Any
@@ -18,15 +19,16 @@ from nats.aio.msg import Msg
 from nats.aio.subscription import Subscription
 from nats.protocol.parser import Parser
 
+from gymq.processes.background import was_suspended
 from gymq.redaction import redact
 
 log = logging.getLogger("gymq.bus")
 
-READ_BYTES = 256 << 10  # at a time; with the library's 32 kB reading stops and starts again within a large message
-COPIED_BYTES = 16 << 10  # a body up to this size is sent in one piece with its command
+WATCHDOG_S = 5  # between looks whether the connection receives anything, and for the answer
 CLOSE_S = 5.0  # in which the server can read what was written before its connection is replaced
 
-nats.aio.client.DEFAULT_BUFFER_SIZE = READ_BYTES
+# With the library's 32 kB, reading stops and starts again within a large message.
+nats.aio.client.DEFAULT_BUFFER_SIZE = 256 << 10
 
 
 class ReadListener:
@@ -145,7 +147,8 @@ class MendedClient(Client):
             command = f"HPUB {subject} {reply} {len(block)} {len(block) + len(payload)}\r\n{block}".encode()
         else:
             command = f"PUB {subject} {reply} {len(payload)}\r\n".encode()
-        if len(payload) <= COPIED_BYTES:
+        # A small body is copied, so that it is sent in one piece with its command.
+        if len(payload) <= (16 << 10):
             self._pending.append(b"%b%b\r\n" % (command, payload))
         else:
             self._pending += (command, payload, b"\r\n")
@@ -185,6 +188,23 @@ class MendedClient(Client):
         if self._pongs and self._pongs[0].done():
             self._pongs[0] = asyncio.get_running_loop().create_future()
         await super()._process_pong()
+
+    async def watch(self) -> None:
+        """Replace the connection whenever it receives nothing."""
+        # nats-py can keep a connection whose read loop is dead; rtt() notices, is_connected and flush() do not.
+        while not self.is_closed:
+            await asyncio.sleep(WATCHDOG_S)
+            if not self.is_connected:
+                continue
+            due = asyncio.get_running_loop().time() + WATCHDOG_S
+            try:
+                async with asyncio.timeout(WATCHDOG_S):  # to send its PING, it waits in line behind those that publish
+                    await self.rtt(timeout=WATCHDOG_S)
+            except Exception:
+                if self.is_connected and not was_suspended(due):
+                    log.warning("nats: the connection receives nothing, replacing it")
+                    with contextlib.suppress(Exception):
+                        await self.force_reconnect()
 
     async def forget(self, subscription: Subscription) -> None:
         """End a subscription; the library would renew one whose `drain` failed at the next reconnect."""

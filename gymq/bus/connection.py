@@ -16,7 +16,7 @@ import re
 import socket
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Any, Self
 
 import nats.errors
@@ -25,26 +25,20 @@ from nats.aio.subscription import Subscription as Subscription
 
 from gymq.bus import credentials, library, tls, unguessable
 from gymq.bus.client import MendedClient, TlsClient
+from gymq.bus.errors import Denied, NoAnswer, NoResponders, NoServer, Refused, TooLarge
 from gymq.bus.large_bodies import LargeBodies
-from gymq.errors import BusError as BusError
+from gymq.errors import BusError
+from gymq.processes.background import was_suspended
 from gymq.protocol import subjects
 from gymq.redaction import redact
 
 log = logging.getLogger("gymq.bus")
 
 HEADER_ROOM_BYTES = 4096  # headers count towards the server's limit; one byte over closes the connection for good
-MIN_PAYLOAD_BYTES = 64 << 10  # of a server; what is not cut into parts, such as lists of subjects, fits
-WATCHDOG_S = 5
 LOG_AGAIN_S = 60.0  # while the server is away; it is tried four times a second
 SETTLING_S = 3.0  # after a reconnect; others may take longer to come back
 OUTAGE_BUFFER_BYTES = 64 << 20
-PENDING_BYTES = 512 << 20
 FLUSH_TIMEOUT_S = 10.0
-ABSENT_S = 1.0  # after which a server that is not there is not waited for, where nothing starts one
-SUSPENDED_S = 0.5  # a timer later than this was delayed by this process itself, and messages may be unread
-MOST_STORES = 256  # of a process that wait for the server at a time; more would only wait in line there, and repeat
-
-Handler = Callable[[Msg], Awaitable[None]]
 
 _REFUSED = re.compile("Authorization Violation|CERTIFICATE_VERIFY_FAILED|does not speak TLS")
 _LOGIN = (
@@ -52,30 +46,6 @@ _LOGIN = (
     "for a server of `gymq up` the user is gymq, and the password is in the file .gymq/jetstream/password of its folder"
 )
 _DENIED = re.compile(r'permissions violation for (publish|subscription) to "(.*?)"')  # the client library lowers it
-
-
-class TooLarge(BusError):
-    """The body exceeds what the server takes; trying again cannot help."""
-
-
-class Denied(BusError):
-    """The server does not let this user do it; trying again cannot help."""
-
-
-class _Refused(BusError):
-    """No server takes this client, or none is the one that was asked for; trying again cannot help."""
-
-
-class NoServer(_Refused):
-    """No server is there, and none is expected."""
-
-
-class NoResponders(BusError):
-    """The subject has no subscribers; the request was not delivered."""
-
-
-class NoAnswer(BusError):
-    """No answer came in time; whether the request was delivered is unknown."""
 
 
 class Connection:
@@ -97,7 +67,7 @@ class Connection:
         self._watchdog: asyncio.Task[None] | None = None  # from when it is connected
         self._looking: asyncio.Task[None] | None = None
         self._on_reconnect: list[Callable[[], None]] = []
-        self.storing = asyncio.Semaphore(MOST_STORES)
+        self.storing = asyncio.Semaphore(256)  # More would only wait in line at the server, and be repeated.
         self.large_bodies = LargeBodies()
         self.unstored: Counter[str] = Counter()  # messages that the server does not take for now, by the reason
         self.lost = asyncio.Event()  # set when the connection is closed for good
@@ -122,11 +92,12 @@ class Connection:
         """
         bus = cls(TlsClient() if tls.is_demanded(url) else MendedClient(), role)
         if not is_starting:
-            bus._absent_at = time.monotonic() + ABSENT_S
+            bus._absent_at = time.monotonic() + 1.0
         await bus._connect(url, name, timeout_s)
         replies = subjects.reply(role, "*", bus.box, "*")
         try:
-            if bus._nc.max_payload < MIN_PAYLOAD_BYTES:
+            # What is not cut into parts, such as lists of subjects, must fit into a message.
+            if bus._nc.max_payload < 64 << 10:
                 text = f"takes messages of up to {bus._nc.max_payload:,} bytes, which is too little"
                 raise BusError(f"NATS at {redact(url)} {text}: set max_payload in its configuration to 8MB")
             await bus.listen(replies, bus._on_reply)
@@ -137,21 +108,22 @@ class Connection:
             bus._nc.abandon()
             await bus._nc.close()
             raise
-        bus._watchdog = asyncio.create_task(bus._watch())
+        bus._watchdog = asyncio.create_task(bus._nc.watch())
         return bus
 
     async def _connect(self, url: str, name: str, timeout_s: float) -> None:
         library.prepare_for(url)
         try:
             servers, login = credentials.login(credentials.url_of_role(url, self.role))
+            options: dict[str, Any] = login if (context := tls.context(url)) is None else {**login, "tls": context}
             await asyncio.wait_for(
                 self._nc.connect(
                     servers,
-                    **_options(login, tls.context(url)),
+                    **options,
                     name=name,
                     error_cb=self._on_error,
                     reconnected_cb=self._on_reconnected,
-                    closed_cb=self._on_closed,
+                    closed_cb=self._end,
                     inbox_prefix=f"{subjects.INBOX_PREFIX}{self.role}".encode(),
                     connect_timeout=2,
                     max_reconnect_attempts=-1,
@@ -164,9 +136,7 @@ class Connection:
                 ),
                 timeout_s,
             )
-        except (credentials.CredentialsError, tls.TlsError) as error:
-            raise BusError(str(error)) from None
-        except _Refused as error:
+        except Refused as error:
             raise type(error)(f"cannot connect to NATS at {redact(url)}: {error}") from None
         except nats.errors.Error as error:
             raise BusError(f"cannot connect to NATS at {redact(url)}: {redact(str(error))}") from None
@@ -190,7 +160,7 @@ class Connection:
             num_servers = len(self._nc.servers)
             if not self._nc.is_connected and len(refusals) >= num_servers:
                 hint = _LOGIN if "Authorization Violation" in refusals[-1] else ""
-                raise _Refused(refusals[-1] + hint)  # out of `connect`, which would try for ever
+                raise Refused(refusals[-1] + hint)  # out of `connect`, which would try for ever
             if absence and len(self._problems) >= num_servers and time.monotonic() > self._absent_at:
                 raise NoServer(absence)
         elif self.is_connected:
@@ -214,10 +184,7 @@ class Connection:
             except Exception:
                 log.exception("a callback after the reconnect failed")
 
-    async def _on_closed(self) -> None:
-        self._end()
-
-    def _end(self) -> None:
+    async def _end(self) -> None:
         """Fail the requests that wait: nothing arrives any more."""
         self.lost.set()
         for subject, fail in list(self._requests.values()):
@@ -240,7 +207,7 @@ class Connection:
             self._nc.abandon()
         with contextlib.suppress(nats.errors.Error, TimeoutError, OSError):
             await self._nc.close()
-        self._end()
+        await self._end()
 
     @property
     def is_connected(self) -> bool:
@@ -266,7 +233,6 @@ class Connection:
         return self.is_connected
 
     async def _look(self) -> None:
-        """Wait until the server is back or the connection is closed for good."""
         while not self.is_connected and not self._nc.is_closed:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
 
@@ -281,25 +247,6 @@ class Connection:
                 await self._nc.flush(timeout=timeout_s)  # type: ignore[arg-type]
         except (nats.errors.Error, TimeoutError, OSError) as error:
             raise BusError(f"the server does not answer: {error}") from None
-
-    async def _watch(self) -> None:
-        # nats-py can keep a connection whose read loop is dead; rtt() notices, is_connected and flush() do not.
-        while not self._nc.is_closed:
-            await asyncio.sleep(WATCHDOG_S)
-            if not self._nc.is_connected:
-                continue
-            asked_at = time.monotonic()
-            try:
-                async with asyncio.timeout(WATCHDOG_S):  # to send its PING, it waits in line behind those that publish
-                    await self._nc.rtt(timeout=WATCHDOG_S)
-            except Exception:
-                suspended = time.monotonic() - asked_at > WATCHDOG_S + SUSPENDED_S
-                if self._nc.is_connected and not suspended:
-                    log.warning("nats: the connection receives nothing, replacing it")
-                    with contextlib.suppress(Exception):
-                        await self._nc.force_reconnect()
-
-    # Core ---------------------------------------------------------------------------------------------------------
 
     async def publish(
         self, subject: str, body: bytes, *, reply: str = "", headers: dict[str, str] | None = None
@@ -317,12 +264,12 @@ class Connection:
         except nats.errors.Error as error:
             raise BusError(f"cannot publish to {subject}: {error}") from None
 
-    async def subscribe(self, subject: str, handler: Handler, *, group: str = "") -> Subscription:
+    async def subscribe(self, subject: str, handler: Callable[[Msg], Any], *, group: str = "") -> Subscription:
         """Pass every message on `subject` to `handler`, in order.
 
         With a group, each message goes to only one of its subscribers.
         """
-        return await self._nc.subscribe(subject, queue=group, cb=handler, pending_bytes_limit=PENDING_BYTES)
+        return await self._nc.subscribe(subject, queue=group, cb=handler, pending_bytes_limit=512 << 20)
 
     async def listen(self, subject: str, on_message: Callable[[Msg], None], *, group: str = "") -> Subscription:
         """Call `on_message` for every message on `subject` as soon as it is read; it must not take long.
@@ -410,7 +357,7 @@ class Connection:
 
         def too_late() -> None:
             nonlocal timer
-            if loop.time() - timer.when() > SUSPENDED_S:
+            if was_suspended(timer.when()):
                 timer = loop.call_later(timeout_s, give_up)
             else:
                 give_up()
@@ -436,10 +383,6 @@ class Connection:
         for subject, fail in list(self._requests.values()):
             if subject.lower() == denied[2]:
                 fail(Denied(f"the NATS server does not let this user publish to {subject}"))
-
-
-def _options(login: dict[str, str], context: Any) -> dict[str, Any]:
-    return login if context is None else {**login, "tls": context}
 
 
 def _absence(error: Exception) -> str:

@@ -8,8 +8,8 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from gymq.bus.bus import Bus
-from gymq.bus.connection import BusError
 from gymq.bus.pull import Delivery, Pull
+from gymq.errors import BusError
 from gymq.processes.background import end_task
 
 log = logging.getLogger("gymq.consumer")

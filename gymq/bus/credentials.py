@@ -12,15 +12,11 @@ import secrets
 from pathlib import Path
 from urllib.parse import unquote
 
-from gymq.errors import GymqError
+from gymq.errors import BusError
 
 VARIABLE = "GYMQ_AUTH"
 
 _PASSWORD = re.compile(r"[\w-]{32,}", re.ASCII)
-
-
-class CredentialsError(GymqError):
-    """A password that is missing or cannot be used; one sentence."""
 
 
 def folder() -> Path | None:
@@ -37,14 +33,14 @@ def url_of_role(url: str, role: str) -> str:
     """Return `url` with the user and password of a role; unchanged if it names a user, or GYMQ_AUTH no folder.
 
     Raises:
-        CredentialsError: the folder has no usable password of the role.
+        BusError: the folder has no usable password of the role.
     """
     where = folder()
     if where is None or "@" in url:
         return url
     password = read_password(where, role)
     if password is None:
-        raise CredentialsError(f"{VARIABLE} names the folder {where}, which has no password of the role {role!r}")
+        raise BusError(f"{VARIABLE} names the folder {where}, which has no password of the role {role!r}")
     return ",".join(_with_user(server, role, password) for server in url.split(","))
 
 
@@ -52,7 +48,7 @@ def may_take(url: str, role: str) -> bool:
     """Return whether this process can connect to `url` as a role, as far as it knows.
 
     Raises:
-        CredentialsError: the role's password cannot be read.
+        BusError: the role's password cannot be read.
     """
     where = folder()
     return where is None or "@" in url or read_password(where, role) is not None
@@ -79,7 +75,7 @@ def read_password(folder: Path, role: str) -> str | None:
     """Return the password of a role; None if the folder does not have it.
 
     Raises:
-        CredentialsError: it cannot be read, or is not valid.
+        BusError: it cannot be read, or is not valid.
     """
     file = password_file(folder, role)
     try:
@@ -87,9 +83,9 @@ def read_password(folder: Path, role: str) -> str | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise CredentialsError(f"cannot read {file}: {error.strerror}") from None
+        raise BusError(f"cannot read {file}: {error.strerror}") from None
     if not _PASSWORD.fullmatch(password):
-        raise CredentialsError(f"{file} does not contain a password written by `gymq auth init`")
+        raise BusError(f"{file} does not contain a password written by `gymq auth init`")
     return password
 
 
@@ -97,7 +93,7 @@ def make_password(folder: Path, role: str) -> str:
     """Return the password of a role, and create it if the folder does not have it.
 
     Raises:
-        CredentialsError: it cannot be read, or is not valid.
+        BusError: it cannot be read, or is not valid.
         OSError: it cannot be written.
     """
     password = read_password(folder, role)

@@ -17,7 +17,8 @@ from typing import Any, Self, TypeVar
 import msgspec
 
 from gymq.bus.bus import Bus
-from gymq.bus.connection import Msg, NoAnswer, NoResponders
+from gymq.bus.connection import Msg
+from gymq.bus.errors import NoAnswer, NoResponders
 from gymq.processes.background import is_set_within
 from gymq.protocol import subjects
 from gymq.protocol.instances import ROLE_OF
@@ -184,9 +185,6 @@ async def first_to_answer(bus: Bus, instance: str, role: str, *, timeout_s: floa
 
     Args:
         instance: its name as in subjects.
-
-    Raises:
-        BusError: NATS is away.
     """
     try:
         ping = f"{subjects.SERVICES}.PING.{instance}"
@@ -196,11 +194,7 @@ async def first_to_answer(bus: Bus, instance: str, role: str, *, timeout_s: floa
 
 
 async def is_served(bus: Bus, name: str, kind: str, *, timeout_s: float = 0.5) -> bool:
-    """Return whether a process serves an instance, also if it is too busy to answer.
-
-    Raises:
-        BusError: NATS is away.
-    """
+    """Return whether a process serves an instance, also if it is too busy to answer."""
     ping = f"{subjects.SERVICES}.PING.{subjects.instance(name)}"
     try:
         await bus.request(ping, b"", timeout_s=timeout_s, answered_by=ROLE_OF[kind])
@@ -238,11 +232,7 @@ class UnservedAgents:
         self._since: dict[str, float] = {}
 
     async def among(self, agents: Collection[str]) -> list[str]:
-        """Return which of some agents are unserved, by their names in order.
-
-        Raises:
-            BusError: NATS is away.
-        """
+        """Return which of some agents are unserved, by their names in order."""
         now = time.monotonic()
         gone = [agent for agent in agents if self._bus.is_stable and not await is_served(self._bus, agent, "agents")]
         self._since = {agent: self._since.get(agent, now) for agent in gone}

@@ -7,44 +7,42 @@ import random
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Any
 
 import msgspec
 
-from gymq.bus.connection import (
-    BusError,
-    Connection,
-    Denied,
-    Msg,
-    NoAnswer,
-    NoResponders,
-    TooLarge,
-    is_no_responders,
-)
+from gymq.bus.connection import Connection, Msg, is_no_responders
+from gymq.bus.errors import Denied, NoAnswer, NoResponders, TooLarge
+from gymq.errors import BusError
 from gymq.protocol import subjects
 
-# JetStream's error codes that this code acts upon.
-WRONG_LAST_SEQUENCE = 10071
-STREAM_FULL = 10077
-SERVER_FULL = 10023
-EXISTS_DIFFERENTLY = 10058
-CONSUMER_NOT_FOUND = 10014
-MESSAGE_NOT_FOUND = 10037
-STREAM_NOT_FOUND = 10059
-# Of servers that keep replicas: what was published before is with them, and may come to be stored.
-DUPLICATE_IN_PROCESS = 10158
-SUBJECT_IN_PROCESS = 10164
+
+class Code(IntEnum):
+    """JetStream's error codes that this code acts upon."""
+
+    WRONG_LAST_SEQUENCE = 10071
+    STREAM_FULL = 10077
+    SERVER_FULL = 10023
+    EXISTS_DIFFERENTLY = 10058
+    CONSUMER_NOT_FOUND = 10014
+    MESSAGE_NOT_FOUND = 10037
+    STREAM_NOT_FOUND = 10059
+    # Of servers that keep replicas: what was published before is with them, and may come to be stored.
+    DUPLICATE_IN_PROCESS = 10158
+    SUBJECT_IN_PROCESS = 10164
+
 
 # Why a message is not stored yet.
 DISK_FULL = "disk full: NATS stores no more messages"
 NOT_STORED = "NATS does not confirm what it stores"
 _MAKE_ROOM = "`gymq delete --run RUN` removes a run that is done; `max_file` of the server's configuration is its limit"
 
-_CURED_BY_TIME = {
-    STREAM_FULL: DISK_FULL,
-    SERVER_FULL: DISK_FULL,
-    DUPLICATE_IN_PROCESS: NOT_STORED,
-    SUBJECT_IN_PROCESS: NOT_STORED,
+_CURED_BY_TIME: dict[int, str] = {
+    Code.STREAM_FULL: DISK_FULL,
+    Code.SERVER_FULL: DISK_FULL,
+    Code.DUPLICATE_IN_PROCESS: NOT_STORED,
+    Code.SUBJECT_IN_PROCESS: NOT_STORED,
 }
 
 BEHIND_S = 1.0  # a replica of a stream at most
@@ -123,18 +121,14 @@ class JetStream:
             answer: dict[str, Any] = msgspec.json.decode(message.data)
         except msgspec.DecodeError as problem:
             raise BusError(f"not JetStream's answer on {subject}: {problem}") from None
-        if error is not None and error.err_code == STREAM_NOT_FOUND:
-            raise JetStreamError(STREAM_NOT_FOUND, f"the NATS server has no stream {subject.split('.')[2]}")
+        if error is not None and error.err_code == Code.STREAM_NOT_FOUND:
+            raise JetStreamError(Code.STREAM_NOT_FOUND, f"the NATS server has no stream {subject.split('.')[2]}")
         if error is not None:
             raise JetStreamError(error.err_code, error.description)
         return answer
 
     def check_streams(self) -> None:
-        """Check that no stream was deleted, as far as this process has noticed.
-
-        Raises:
-            BusError
-        """
+        """Raise a `BusError` if a stream was deleted, as far as this process has noticed."""
         if self.missing:
             raise BusError(self.missing)
 
@@ -214,15 +208,12 @@ class JetStream:
         Returns:
             The stream sequence of the message. None: another message is the newest; it may be this one, stored by a try
             whose acknowledgement was lost.
-
-        Raises:
-            BusError: as `publish_with_retry`.
         """
         headers = {"Nats-Expected-Last-Subject-Sequence": str(last)}
         try:
             return (await self.publish_with_retry(subject, body, headers, patience_s=patience_s)).seq
         except JetStreamError as error:
-            if error.code != WRONG_LAST_SEQUENCE:
+            if error.code != Code.WRONG_LAST_SEQUENCE:
                 raise
             return None
 
@@ -232,9 +223,6 @@ class JetStream:
         """Store a message as `publish_if_last` does, and return the newest one on its subject.
 
         It has this body if the message is stored, by this try or by an earlier one; otherwise another was first.
-
-        Raises:
-            BusError: as `publish_with_retry`.
         """
         sequence = await self.publish_if_last(subject, body, last=last, patience_s=patience_s)
         return await self.last_beyond(last, stream, subject) if sequence is None else Stored(subject, sequence, body)
@@ -308,7 +296,6 @@ class JetStream:
                 after = message.sequence
 
     async def _get(self, stream: str, of: str, query: bytes, timeout_s: float) -> Msg:
-        """Return the answer of a stream to a direct get."""
         try:
             return await self._bus.request(f"$JS.API.DIRECT.GET.{stream}{of}", query, timeout_s=timeout_s)
         except NoResponders:
@@ -351,9 +338,6 @@ class JetStream:
 
         With the first of them the server says how many come behind it. It adds them up in memory, a tenth of a second
         for a million, where the list of their subjects would take it seconds.
-
-        Raises:
-            BusError
         """
         query = msgspec.json.encode({"seq": 1, "next_by_subj": subject, "batch": 1})
         first = await self._get(stream, "", query, 30.0)

@@ -6,7 +6,8 @@ import asyncio
 import time
 from collections.abc import Callable
 
-from gymq.bus.connection import BusError, Connection, Msg, Subscription, is_no_responders
+from gymq.bus.connection import Connection, Msg, Subscription, is_no_responders
+from gymq.errors import BusError
 from gymq.protocol import subjects
 
 _NOT_FOUND = "404"
@@ -87,9 +88,6 @@ class Pull:
         Args:
             wait_s: seconds after which the request ends with what has arrived, `EXPIRES_S` by default; 0: it ends at
                 once where there is no message.
-
-        Raises:
-            BusError: not connected.
         """
         if not self._bus.is_connected:
             # It would be kept and sent on reconnecting, in addition to what is asked for then.

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from gymq.bus.bus import Bus
-from gymq.bus.connection import BusError, Msg
+from gymq.bus.connection import Msg
+from gymq.errors import BusError
 
 
 class StreamFollower:
@@ -25,11 +26,7 @@ class StreamFollower:
         self._reading: asyncio.Task[None] | None = None
 
     async def start(self, subject: str) -> None:
-        """Subscribe to what is published from now on, and read what is stored.
-
-        Raises:
-            BusError: the stream cannot be read.
-        """
+        """Subscribe to what is published from now on, and read what is stored."""
         await self.listen(subject)
         await self.read()
 
@@ -40,11 +37,7 @@ class StreamFollower:
         self._bus.on_reconnect(self._read_again)
 
     async def read(self) -> None:
-        """Read what was stored since the last look.
-
-        Raises:
-            BusError: the stream cannot be read.
-        """
+        """Read what was stored since the last look."""
         async for stored in self._bus.js.read(self._stream, self._subject, after=self._last_sequence):
             self._on_body(stored.data)
             self._last_sequence = stored.sequence

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any, NoReturn
 
-from gymq.bus.connection import BusError, NoAnswer
-from gymq.bus.jetstream import CONSUMER_NOT_FOUND, EXISTS_DIFFERENTLY, STREAM_NOT_FOUND, JetStream, JetStreamError
+from gymq.bus.errors import NoAnswer
+from gymq.bus.jetstream import Code, JetStream, JetStreamError
+from gymq.errors import BusError
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.messages import BadMessage, ServedAgent
@@ -31,7 +32,6 @@ ACK_WAIT_S = 30.0  # an agent that is silent for so long has lost its task
 # Of one task; then the janitor stores a failure. Agents find a task that kills them sooner (`gymq.bus.rpc.quarantine`),
 # and the innocent ones that were in flight with several of those are delivered more often than that.
 MAX_DELIVERIES = 100
-CLOSING_S = 10.0  # for which a queue delivers nothing at most, if the process that closes it is killed
 WATCH_EVERY_S = 5.0  # whether a stream was deleted
 TAKE_BACK_S = 0.5  # until the server has noticed that tasks have been held for too long
 MAX_IN_FLIGHT = 1_000_000  # of one queue, where the run sets no limit
@@ -100,11 +100,7 @@ def stream_configs(replicas: int = 1) -> dict[str, dict[str, Any]]:
 
 
 async def look(js: JetStream) -> set[str]:
-    """Return which streams are there, and note them in `js.seen`.
-
-    Raises:
-        BusError: the server does not answer.
-    """
+    """Return which streams are there, and note them in `js.seen`."""
     names = list(stream_configs())
     exist = await asyncio.gather(*(_exists(js, name) for name in names))
     there = {name for name, exists in zip(names, exist, strict=True) if exists}
@@ -137,7 +133,7 @@ async def _exists(js: JetStream, stream: str) -> bool:
     try:
         await js.api(f"STREAM.INFO.{stream}")
     except JetStreamError as error:
-        if error.code != STREAM_NOT_FOUND:
+        if error.code != Code.STREAM_NOT_FOUND:
             raise
         return False
     return True
@@ -176,23 +172,15 @@ async def ensure(
 
 
 async def ensure_consumers_of_services(js: JetStream) -> None:
-    """Make the consumers of intake and janitor, if they are not there.
-
-    Raises:
-        BusError: they cannot be made.
-    """
+    """Make the consumers of intake and janitor, if they are not there."""
     await ensure_consumer(js, TASKS, "intake", {"filter_subject": subjects.SUBMIT, "max_ack_pending": 1000})
     await ensure_consumer(js, ADVISORIES, "janitor", {"max_ack_pending": 1000})
 
 
 async def ensure_agent(js: JetStream, agent: str, *, ack_wait_s: float | None = None) -> None:
-    """Record that an agent instance is served, so that the tasks of each run get a queue for it.
-
-    Raises:
-        BusError: it cannot be recorded.
-    """
+    """Record that an agent instance is served, so that the tasks of each run get a queue for it."""
     record = ServedAgent(agent=agent, ack_wait_s=ACK_WAIT_S if ack_wait_s is None else ack_wait_s)
-    subject, body = subjects.agent_record(agent), encode(record)
+    subject, body = subjects.AGENT.of(agent), encode(record)
     stored = await js.last(RUNS, subject)
     if stored is None or stored.data != body:
         await js.store(subject, body)
@@ -202,9 +190,6 @@ async def served_agents(js: JetStream) -> dict[str, float]:
     """Return the seconds of silence after which tasks are redelivered, by the token of each agent that is served.
 
     An agent whose record cannot be read is served, too: anything may have been published over it.
-
-    Raises:
-        BusError: the records cannot be read.
     """
     found: dict[str, float] = {}
     async for stored in js.read(RUNS, subjects.ALL_AGENTS):
@@ -217,7 +202,7 @@ async def served_agents(js: JetStream) -> dict[str, float]:
 
 async def has_agent(js: JetStream, agent: str) -> bool:
     """Return whether some cluster serves, or served, this agent instance."""
-    return await js.newest(RUNS, subjects.agent_record(agent)) is not None
+    return await js.newest(RUNS, subjects.AGENT.of(agent)) is not None
 
 
 async def ack_wait_s(js: JetStream, agent: str) -> float:
@@ -226,7 +211,7 @@ async def ack_wait_s(js: JetStream, agent: str) -> float:
     Raises:
         BusError: the agent is not served, or there is no answer.
     """
-    stored = await js.newest(RUNS, subjects.agent_record(agent))
+    stored = await js.newest(RUNS, subjects.AGENT.of(agent))
     if stored is None:
         raise BusError(f"the agent {agent!r} has no task queue: start its cluster with the password of the operator")
     try:
@@ -249,21 +234,13 @@ async def ensure_queue(
 
 
 async def queues(js: JetStream) -> list[str]:
-    """Return the consumers of all queues of tasks.
-
-    Raises:
-        BusError: the server does not answer.
-    """
+    """Return the consumers of all queues of tasks."""
     names = await _listed(js, f"CONSUMER.NAMES.{TASKS}")
     return [name for name in names if TaskQueueName.of_consumer(name) is not None]
 
 
 async def consumers(js: JetStream, stream: str) -> list[dict[str, Any]]:
-    """Return the durable consumers of a stream, in the form of JetStream's API.
-
-    Raises:
-        BusError: the server does not answer.
-    """
+    """Return the durable consumers of a stream, in the form of JetStream's API."""
     return await _listed(js, f"CONSUMER.LIST.{stream}")
 
 
@@ -271,9 +248,6 @@ async def reclaim_in_flight(js: JetStream) -> None:
     """Redeliver at once the tasks that were in flight when their agents died.
 
     No agent may be connected to the server.
-
-    Raises:
-        BusError
     """
     of_tasks = [info for info in await consumers(js, TASKS) if TaskQueueName.of_consumer(info["name"]) is not None]
     held = [info["config"] for info in of_tasks if info["num_ack_pending"]]
@@ -287,7 +261,6 @@ async def reclaim_in_flight(js: JetStream) -> None:
 
 
 async def _listed(js: JetStream, request: str) -> list[Any]:
-    """Return all pages of a list of consumers."""
     found: list[Any] = []
     while True:
         page = await js.api(request, {"offset": len(found)})
@@ -301,7 +274,7 @@ async def remove_consumer(js: JetStream, stream: str, name: str) -> None:
     try:
         await js.api(f"CONSUMER.DELETE.{stream}.{name}")
     except JetStreamError as error:
-        if error.code != CONSUMER_NOT_FOUND:
+        if error.code != Code.CONSUMER_NOT_FOUND:
             raise
 
 
@@ -309,11 +282,9 @@ async def close_queue(js: JetStream, name: str) -> None:
     """Remove the consumer of a queue, unless it has tasks by now.
 
     The next consumer would deliver what is in flight again. This one delivers nothing while it is looked at.
-
-    Raises:
-        BusError: the server does not answer.
     """
-    until = datetime.now(UTC) + timedelta(seconds=CLOSING_S)
+    # If the process that closes it is killed here, the queue delivers again after ten seconds.
+    until = datetime.now(UTC) + timedelta(seconds=10.0)
     try:
         await js.api(f"CONSUMER.PAUSE.{TASKS}.{name}", {"pause_until": until.isoformat()})
         state = await js.api(f"CONSUMER.INFO.{TASKS}.{name}")
@@ -321,7 +292,7 @@ async def close_queue(js: JetStream, name: str) -> None:
             await js.api(f"CONSUMER.PAUSE.{TASKS}.{name}")
             return
     except JetStreamError as error:
-        if error.code != CONSUMER_NOT_FOUND:
+        if error.code != Code.CONSUMER_NOT_FOUND:
             raise
     await remove_consumer(js, TASKS, name)
 
@@ -343,9 +314,9 @@ async def delete_tasks(js: JetStream, run: str) -> None:
     """Remove the tasks of a run that are queued or in flight; its journals and outcomes stay."""
     await _purge(
         js,
-        (TASKS, subjects.tasks_of_run(run)),
-        (TASKS, subjects.urgent_tasks_of_run(run)),
-        (PARTS, subjects.task_parts_of_run(run)),
+        (TASKS, subjects.TASK.of(run)),
+        (TASKS, subjects.URGENT_TASK.of(run)),
+        (PARTS, subjects.TASK_PART.below(run)),
     )
 
 
@@ -358,14 +329,14 @@ async def delete_run(js: JetStream, run: str) -> None:
             await remove_consumer(js, TASKS, name)
     await _purge(
         js,
-        (JOURNAL, subjects.journals_of_run(run)),
-        (ROLLOUTS, subjects.rollouts_of_run(run)),
-        (PARTS, subjects.rollout_parts_of_run(run)),
-        (DEAD_LETTERS, subjects.dead_letters_of_run(run)),
-        (RUNS, subjects.cancelled_of_run(run)),
-        (RUNS, subjects.profile(run)),
-        (RUNS, subjects.steering(run)),
-        (RUNS, subjects.run_record(run)),
+        (JOURNAL, subjects.JOURNAL.below(run)),
+        (ROLLOUTS, subjects.ROLLOUT.below(run)),
+        (PARTS, subjects.ROLLOUT_PART.below(run)),
+        (DEAD_LETTERS, subjects.DEAD_LETTER_OF_RUN.of(subjects.EACH, run)),
+        (RUNS, subjects.CANCELLED.of(run)),
+        (RUNS, subjects.PROFILE.of(run)),
+        (RUNS, subjects.STEERING.of(run)),
+        (RUNS, subjects.RUN.of(run)),
     )
 
 
@@ -375,11 +346,7 @@ async def _purge(js: JetStream, *parts: tuple[str, str]) -> None:
 
 
 async def remove_message(js: JetStream, stream: str, sequence: int) -> None:
-    """Remove one message, if it is there.
-
-    Raises:
-        BusError: it was not removed.
-    """
+    """Remove one message, if it is there."""
     try:
         await js.api(f"STREAM.MSG.DELETE.{stream}", {"seq": sequence})
     except JetStreamError:
@@ -393,6 +360,6 @@ async def _ensure_stream(js: JetStream, config: dict[str, Any]) -> None:
     try:
         await js.api(f"STREAM.CREATE.{config['name']}", config)
     except JetStreamError as error:
-        if error.code != EXISTS_DIFFERENTLY:
+        if error.code != Code.EXISTS_DIFFERENTLY:
             raise BusError(f"cannot create the stream {config['name']}: {error}") from None
         await js.api(f"STREAM.UPDATE.{config['name']}", config)

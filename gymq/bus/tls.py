@@ -8,15 +8,11 @@ from __future__ import annotations
 import os
 import ssl
 
-from gymq.errors import GymqError
+from gymq.errors import BusError
 
 CA = "GYMQ_NATS_CA"  # certificates that may sign the server's, PEM; default: those of the system
 CERT = "GYMQ_NATS_CERT"  # our own certificate, PEM, for servers that ask for one
 KEY = "GYMQ_NATS_KEY"  # its key, PEM; default: in the file of the certificate
-
-
-class TlsError(GymqError):
-    """Certificates that cannot be used; one sentence."""
 
 
 def is_demanded(url: str) -> bool:
@@ -28,22 +24,22 @@ def context(url: str) -> ssl.SSLContext | None:
     """Return the settings of TLS for `url`; None: the defaults of the client library.
 
     Raises:
-        TlsError: the settings in the environment cannot be used.
+        BusError: the settings in the environment cannot be used.
     """
     ca, cert, key = (os.environ.get(name) or None for name in (CA, CERT, KEY))
     if key is not None and cert is None:
-        raise TlsError(f"{KEY} needs {CERT}, the certificate of that key")
+        raise BusError(f"{KEY} needs {CERT}, the certificate of that key")
     if ca is None and cert is None and not is_demanded(url):
         return None
     try:
         made = ssl.create_default_context(cafile=ca)
     except (OSError, ssl.SSLError) as error:
-        raise TlsError(f"cannot use {CA}={ca}: {_reason(error)}") from None
+        raise BusError(f"cannot use {CA}={ca}: {_reason(error)}") from None
     if cert is not None:
         try:
             made.load_cert_chain(cert, key, password=_no_password)
         except (OSError, ssl.SSLError, ValueError) as error:
-            raise TlsError(f"cannot use {CERT}={cert} with {KEY}={key or cert}: {_reason(error)}") from None
+            raise BusError(f"cannot use {CERT}={cert} with {KEY}={key or cert}: {_reason(error)}") from None
     return made
 
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-_AT_ONCE = 256
-
 
 def texts(num_bytes: int) -> Iterator[str]:
     """Yield random texts of `num_bytes` bytes as hexadecimal digits; the system is asked for many at a time.
@@ -15,6 +13,6 @@ def texts(num_bytes: int) -> Iterator[str]:
     """
     length = 2 * num_bytes
     while True:
-        digits = os.urandom(_AT_ONCE * num_bytes).hex()
+        digits = os.urandom(256 * num_bytes).hex()
         for start in range(0, len(digits), length):
             yield digits[start : start + length]

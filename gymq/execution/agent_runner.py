@@ -193,7 +193,6 @@ class AgentRunner:
 
 
 def _span_attributes(outcome: Outcome) -> dict[str, str | float | int]:
-    """Return the span attributes that describe how a rollout ended."""
     ended = {"gymq.attempt": outcome.attempt}
     if isinstance(outcome, VerifiedRollout):
         return {**ended, "gymq.reward": outcome.reward}

@@ -15,7 +15,7 @@ from gymq.authoring import current_call
 from gymq.bus import Bus, BusError
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.bus.rpc.quarantine import Suspect
-from gymq.bus.weights.staleness import Staleness, StalenessLimit, Superseded
+from gymq.bus.weights.staleness import Staleness, StalenessLimit
 from gymq.errors import GymqError
 from gymq.execution.journal import Journal, PoisonTask, check_not_taken_over
 from gymq.failures import INTERRUPTED, SESSION_GONE, RolloutError, SessionGone, describe_author_error
@@ -34,7 +34,6 @@ from gymq.resources import Verdict
 log = logging.getLogger("gymq.agent")
 
 SUSPECTED_S = 30.0  # that a suspect runs, if it does not get further than before
-DEADLINE_GRACE_S = 1.0  # calls end at the deadline and report their stage; this is for the agent's own code
 
 
 class Settled(GymqError):
@@ -55,11 +54,7 @@ class Attempts:
         self._at_work: set[_Work] = set()
 
     async def start(self) -> None:
-        """Learn of the updates of the model from now on.
-
-        Raises:
-            BusError: the server does not answer.
-        """
+        """Learn of the updates of the model from now on."""
         if self.agent.options.model_server is not None:
             await self._staleness.follow(self.agent.options.model_server.name)
 
@@ -81,7 +76,6 @@ class Attempts:
             suspect: the place of a task in quarantine; cleared when the rollout gets further than before.
 
         Raises:
-            BusError: what the agent did cannot be recorded.
             Fenced: another agent process has the task by now.
             Settled: another agent process has stored an outcome.
         """
@@ -91,7 +85,8 @@ class Attempts:
                 await self._check_unsettled(task)  # it may have waited since it was looked for
             pause_s: float | None = None
             while True:
-                limit = asyncio.timeout_at(work.deadline + DEADLINE_GRACE_S)
+                # Calls end at the deadline and report their stage; the grace is for the agent's own code.
+                limit = asyncio.timeout_at(work.deadline + 1.0)
                 try:
                     if pause_s is not None:
                         await asyncio.sleep(pause_s)
@@ -187,7 +182,6 @@ class Attempts:
         """Return an outcome without a verdict, unless another process has the rollout now.
 
         Raises:
-            BusError: the journal cannot be read or written.
             Fenced: another process has it.
         """
         if work.journal is not None:
@@ -224,7 +218,7 @@ class _Work:
         self._worker = worker
         self._started_at = time.time()
         self._attempt_started = 0.0
-        self.ended_by: Superseded | None = None  # the update of the policy that ended the attempt
+        self.ended_by: RolloutError | None = None  # the update of the policy that ended the attempt
         self._own_failures = 0
         self._lost_sessions = 0  # that others took with them
         self.num_lost = 0  # sessions that were lost during a call of the rollout
@@ -235,12 +229,12 @@ class _Work:
         self.rollout = self.ended_by = None
         self._attempt_started = asyncio.get_running_loop().time()
 
-    def interrupting(self, limit: asyncio.Timeout) -> Callable[[Superseded], None]:
+    def interrupting(self, limit: asyncio.Timeout) -> Callable[[RolloutError], None]:
         """Return what ends the attempt, through its time limit, when an update makes rollouts start over."""
         rollout = self.rollout
         assert rollout is not None
 
-        def interrupt(error: Superseded) -> None:
+        def interrupt(error: RolloutError) -> None:
             if rollout.has_begun and not limit.expired():
                 self.ended_by = error
                 limit.reschedule(asyncio.get_running_loop().time())
@@ -305,7 +299,6 @@ class _Work:
         return Unresolved(**self._common(), **error.as_fields(), response=self.rollout.response)
 
     def _common(self) -> dict[str, Any]:
-        """Return the fields of every kind of outcome."""
         task, rollout = self.task, self.rollout
         common: dict[str, Any] = {
             "run": task.run,

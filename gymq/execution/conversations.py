@@ -15,9 +15,6 @@ from gymq.protocol.messages import FailureClass
 MAX_BYTES = 256 * 1024 * 1024
 """Of text and tokens that a worker keeps for one model; those used least recently are forgotten."""
 
-STATES = 2
-"""That are kept of a conversation: the newest, and the one before it for a call whose reply was lost."""
-
 _ITEM_BYTES = 500  # of a small item as Python objects
 _WITHOUT_SIZE = frozenset({type(None), bool, int, float})  # these are part of that
 
@@ -43,7 +40,8 @@ class _Conversation:
         self.num_bytes = 0
 
     def add(self, name: str, state: ConversationState) -> None:
-        if len(self.states) == STATES:
+        # The newest state is kept, and the one before it for a call whose reply was lost.
+        if len(self.states) == 2:
             del self.states[next(iter(self.states))]
         self.states[name] = state
         self.num_bytes = max([kept.num_bytes for kept in self.states.values()])

@@ -19,13 +19,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
 from gymq.bus import Bus, BusError, blobs, streams
-from gymq.bus.rpc.calls import decode_reply
 from gymq.bus.rpc.quarantine import Suspect
+from gymq.bus.rpc.tries import decode_reply
 from gymq.failures import RolloutError
 from gymq.processes.background import RunningTasks
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder, encode
-from gymq.protocol.messages import BadMessage, BlobRef, Effect, FailureClass, JournalEntry, Message, Stage, Task
+from gymq.protocol.journal_messages import Effect, JournalEntry
+from gymq.protocol.messages import BadMessage, BlobRef, FailureClass, Message, Stage, Task
 
 log = logging.getLogger("gymq.journal")
 
@@ -54,10 +55,9 @@ async def check_not_taken_over(bus: Bus, task: Task) -> None:
     Each later delivery begins one, which has an entry.
 
     Raises:
-        BusError: the stream cannot be read.
         Fenced: another process has taken over the rollout.
     """
-    subject = subjects.journal(*task.rollout_id)
+    subject = subjects.JOURNAL.of(*task.rollout_id)
     newest = await bus.retry_read(lambda: bus.js.last(streams.JOURNAL, subject), patience_s=PATIENCE_S)
     if newest is None:
         return
@@ -81,7 +81,7 @@ class Journal:
         self._bus = bus
         self._js = bus.js
         self._rollout = task.rollout_id
-        self._subject = subjects.journal(*self._rollout)
+        self._subject = subjects.JOURNAL.of(*self._rollout)
         self._replaces = task.replaces
         self._suspect = suspect
         self._is_alone = False  # says the journal, and nothing that came later
@@ -118,7 +118,6 @@ class Journal:
             is_redelivered: whether another process had the task, which is fenced off also if it has recorded nothing.
 
         Raises:
-            BusError: the stream cannot be read or written.
             Fenced: another process took over at the same moment.
             PoisonTask: a process died while it worked on this rollout alone and had recorded nothing new, or too many
                 died after they had begun it alone.
@@ -163,7 +162,6 @@ class Journal:
         """Start a new attempt; what was recorded no longer counts.
 
         Raises:
-            BusError: the journal cannot be written.
             Fenced: another process has taken over the rollout.
         """
         async with self._writing:
@@ -225,7 +223,6 @@ class Journal:
         """Record that the rollout's session was rebuilt in another worker.
 
         Raises:
-            BusError: the journal cannot be written.
             Fenced: another process has taken over the rollout.
         """
         self.session = session
@@ -309,7 +306,6 @@ class Journal:
         What a call that is cancelled leaves is written in the background, with the same numbers: it is paid for.
 
         Raises:
-            BusError: the journal cannot be written.
             Fenced: another process has taken over the rollout.
         """
         try:
@@ -324,7 +320,6 @@ class Journal:
         A process that was frozen may wake up past a time limit, while another one continues the rollout.
 
         Raises:
-            BusError: the journal cannot be written.
             Fenced: another process has taken over the rollout.
         """
         await self.flush()

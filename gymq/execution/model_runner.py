@@ -32,11 +32,11 @@ from gymq.protocol.messages import (
     Generate,
     Generated,
     GenerateNext,
-    Load,
     NeedsPrefix,
     PromptRead,
     ReadPrompt,
 )
+from gymq.protocol.replica_messages import Load
 
 log = logging.getLogger("gymq.model")
 
@@ -72,7 +72,6 @@ class ModelRunner:
 
         Raises:
             WeightsFailed: those that were pushed last cannot be loaded.
-            BusError: the server does not answer.
         """
         self._worker = server.worker
         if type(self.model).load_weights is not Model.load_weights:
@@ -82,8 +81,8 @@ class ModelRunner:
             await Replicas(server.bus, self.model.name, server.worker, self.model.share).start()
         limit = self.model.options.max_concurrency or self.model.max_concurrency
         for subject, decode, most_waiting in (
-            (subjects.model(self.model.name), _decode_next, MOST_WAITING),
-            (subjects.judge(self.model.name), _decode, 0),
+            (subjects.MODEL.of(self.model.name), _decode_next, MOST_WAITING),
+            (subjects.JUDGE.of(self.model.name), _decode, 0),
         ):
             service = await server.serve(
                 self.model.name,
@@ -120,7 +119,7 @@ class ModelRunner:
 
     async def _publish_load(self, server: Server) -> None:
         loop = asyncio.get_running_loop()
-        subject = subjects.load(self.model.name)
+        subject = subjects.LOAD.of(self.model.name)
         published, published_at = b"", -math.inf
         while True:
             body = encode(self._load())
@@ -273,7 +272,7 @@ class BusModels:
             raise JudgeFailed(f"there is no time left to ask judge {model}")
         request = Generate(rollout=call.rollout, timeout_s=timeout_s, params=params, session=call.rollout)
         try:
-            generated = await self._calls.call(subjects.judge(model), request)
+            generated = await self._calls.call(subjects.JUDGE.of(model), request)
             assert isinstance(generated, Generated)
             return responses.validate_response(generated.response)
         except RolloutError as error:

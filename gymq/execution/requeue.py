@@ -46,7 +46,6 @@ class Requeuer:
 
         Raises:
             NotRequeued: it cannot succeed; nothing was changed.
-            BusError: NATS did not answer; call it again.
         """
         letter = entry.letter
         if letter.subject == subjects.SUBMIT:
@@ -84,7 +83,7 @@ class Requeuer:
         if isinstance(outcome, VerifiedRollout):
             return RequeueResult.REWARDED
         await self._check_running(task.agent)
-        urgent = letter.subject == subjects.urgent_tasks(task.run, task.agent)
+        urgent = letter.subject == subjects.URGENT_TASK.of(task.run, task.agent)
         if (task.rollout_id, sequence) in await self._retried_in(task.run):
             return RequeueResult.AGAIN  # a collection was faster
         task = msgspec.structs.replace(task, replaces=sequence)

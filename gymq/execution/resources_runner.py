@@ -36,15 +36,17 @@ class ResourcesRunner:
         limit = author.options.max_concurrency or author.max_concurrency
         self._owner = f"{server.worker}-{len(server.services)}"
         group = subjects.RESOURCES_GROUP
-        await server.serve(author.name, subjects.seed(author.name), _decode_seed, self._seed, group=group, limit=limit)
+        await server.serve(
+            author.name, subjects.SEED.of(author.name), _decode_seed, self._seed, group=group, limit=limit
+        )
         if author.stateful:
             # Sessions cannot go elsewhere, so all their calls are taken.
             await server.serve(
-                author.name, subjects.sessions_of_worker(self._owner), _decode_call, self._in_session, limit=limit
+                author.name, subjects.SESSION.of(self._owner), _decode_call, self._in_session, limit=limit
             )
             self._sweeping = asyncio.create_task(self._sweep())
         await server.serve(
-            author.name, subjects.stateless(author.name), _decode_call, self._stateless, group=group, limit=limit
+            author.name, subjects.STATELESS.of(author.name), _decode_call, self._stateless, group=group, limit=limit
         )
 
     async def drain(self, deadline_s: float) -> None:
@@ -61,7 +63,7 @@ class ResourcesRunner:
             self._sweeping.cancel()
 
     async def _seed(self, _subject: str, request: Seed) -> Message:
-        return await self.local.open(request, subjects.sessions_of_worker(self._owner))
+        return await self.local.open(request, subjects.SESSION.of(self._owner))
 
     async def _in_session(self, subject: str, request: Any) -> Message:
         return await self.local.in_session(subject.rpartition(".")[2], request)

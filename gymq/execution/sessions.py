@@ -181,7 +181,6 @@ class LocalResources:
 
     @cached_property
     def _schemas(self) -> dict[str, Any]:
-        """The fields of a reply to a seed that describe the tools."""
         tools = self.resources.tools.values()
         return {
             "tools": [tool.schema() for tool in tools if tool.offered],
@@ -275,7 +274,6 @@ class LocalResources:
         return Verified(reward=verdict.reward, verdict=members)
 
     def _from_number(self, returned: Any) -> Verdict:
-        """Take a verifier's return value as the reward."""
         try:
             return Verdict(returned)
         except (TypeError, ValueError, OverflowError):

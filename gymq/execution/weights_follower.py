@@ -8,12 +8,14 @@ from typing import Any
 
 from gymq.bus import Bus, BusError, Msg, blobs, streams
 from gymq.bus.jetstream import Stored
+from gymq.bus.repeating import repeat
 from gymq.errors import GymqError
 from gymq.model import Model, WeightsUpdate
 from gymq.processes.background import end_task, is_set_within
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder
-from gymq.protocol.messages import BadMessage, Weights
+from gymq.protocol.messages import BadMessage
+from gymq.protocol.replica_messages import Weights
 
 log = logging.getLogger("gymq.weights")
 
@@ -33,7 +35,7 @@ class WeightsFollower:
         self._bus = bus
         self._js = bus.js
         self._model = model
-        self._subject = subjects.weights(model.name)
+        self._subject = subjects.WEIGHTS.of(model.name)
         self._pushed = asyncio.Event()
         self._following: asyncio.Task[None] | None = None
         self._sequence = 0  # of the push that is loaded
@@ -58,12 +60,13 @@ class WeightsFollower:
             WeightsFailed: they cannot be loaded. The old ones must not be served in their place.
             BusError: it cannot be known whether there are any.
         """
-        await self._bus.subscribe(subjects.pushed(self._model.name), self._on_push)
+        await self._bus.subscribe(subjects.PUSHED.of(self._model.name), self._on_push)
         await self._bus.flush()  # so that what is pushed after the first look is heard
         await self._catch_up()
         if self._problem:
             raise WeightsFailed(self._problem)
-        self._following = asyncio.create_task(self._follow())
+        failed = f"{self._model.name}: cannot look for new weights"
+        self._following = asyncio.create_task(repeat(self._catch_up_when_pushed, log, failed, pause_s=0.0))
 
     async def stop(self) -> None:
         await end_task(self._following)
@@ -71,14 +74,10 @@ class WeightsFollower:
     async def _on_push(self, _message: Msg) -> None:
         self._pushed.set()
 
-    async def _follow(self) -> None:
-        while True:
-            await is_set_within(self._pushed, READ_AGAIN_S)
-            self._pushed.clear()
-            try:
-                await self._catch_up()
-            except BusError as error:
-                log.warning("%s: cannot look for new weights: %s", self._model.name, error)
+    async def _catch_up_when_pushed(self) -> None:
+        await is_set_within(self._pushed, READ_AGAIN_S)
+        self._pushed.clear()
+        await self._catch_up()
 
     async def _catch_up(self) -> None:
         """Load the newest weights unless they are loaded, or known not to load."""
@@ -122,10 +121,9 @@ class WeightsFollower:
 
         Raises:
             BadMessage: parts are missing or damaged.
-            BusError: the parts cannot be read.
         """
         assert weights.push is not None
-        below = subjects.weights_parts(self._model.name, weights.push)
+        below = subjects.WEIGHTS_PART.begun(self._model.name, weights.push)
         return await blobs.join(
             self._js,
             streams.WEIGHTS,

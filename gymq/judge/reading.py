@@ -141,12 +141,11 @@ _DENIES_BEFORE = re.compile(
 _BESIDE = re.compile(r"[*_`]*(?: (?:or|and|vs\.?|versus) |/)[*_`]*")
 _CLAUSE_BEGINS = re.compile(r"[.,;:!?\n]|\b(?:and|but|so|or|hence|thus|therefore|because|which)\b", re.IGNORECASE)
 _ASKED = re.compile(r"[^.,!?\n]{0,20}\?")
-_LONGEST_CLAUSE_CHARS = 60
 
 
 def is_denied(text: str, start: int, end: int) -> bool:
     """Return whether a judge denies the label at a place (`not A`, `B rather than A`), or only asks for it."""
-    before = text[max(start - _LONGEST_CLAUSE_CHARS, 0) : start]
+    before = text[max(start - 60, 0) : start]
     if _DENIES_NEXT.search(before) or _DENIES_BEFORE.match(text, end) or _ASKED.match(text, end):
         return True
     if not text[start:end].replace("_", "").isalnum():

@@ -27,6 +27,15 @@ async def end_task(task: asyncio.Task[Any] | None) -> None:
         await asyncio.wait([task])
 
 
+def was_suspended(due: float) -> bool:
+    """Return whether this process did not run when something was due, so that messages may be unread.
+
+    Args:
+        due: on the event loop's clock, in seconds; a timer is at most half a second late.
+    """
+    return asyncio.get_running_loop().time() - due > 0.5
+
+
 async def is_set_within(event: asyncio.Event, timeout_s: float) -> bool:
     """Wait until an event is set, for so many seconds at most; return whether it is."""
     try:

@@ -20,10 +20,7 @@ from gymq.redaction import redact
 
 T = TypeVar("T")
 
-_LAST_LINES = 5  # of the output of an installer
 _WARNINGS = ("warning", "npm warn")
-_LOOK_EVERY_S = 0.2
-_LOCK_POLL_S = 0.1
 
 
 class InstallFailed(GymqError):
@@ -58,7 +55,7 @@ def alone(place: Path, cancelled: threading.Event) -> Iterator[None]:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except BlockingIOError:
-                if cancelled.wait(_LOCK_POLL_S):
+                if cancelled.wait(0.1):
                     raise InstallFailed(f"the wait for {place.name} was cancelled") from None
         yield
 
@@ -97,7 +94,7 @@ def install(
     )
     while True:
         try:
-            _, said = process.communicate(timeout=_LOOK_EVERY_S)
+            _, said = process.communicate(timeout=0.2)
             break
         except subprocess.TimeoutExpired:
             is_cancelled = cancelled.is_set()
@@ -108,6 +105,6 @@ def install(
             ended = "was cancelled" if is_cancelled else f"did not finish within {timeout_s:g} s"
             raise InstallFailed(f"`{shown}` {ended}") from None
     if process.returncode != 0:
-        lines = said.strip().splitlines()[-_LAST_LINES:]
+        lines = said.strip().splitlines()[-5:]
         errors = [line for line in lines if not line.lower().startswith(_WARNINGS)] or lines
         raise InstallFailed(redact(f"`{shown}` failed: {' '.join(' '.join(errors).split())}"))

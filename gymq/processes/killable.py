@@ -26,13 +26,8 @@ from pebble import ProcessExpired, ProcessPool
 from gymq.errors import GymqError
 from gymq.processes import file_modules, memory, parent_death
 
-NICE = 5
-
 PROCESSES_TRIED = 3
 """Processes to which a computation is given, if they die before it starts."""
-
-HEALTH_CHECK_S = 5.0
-"""Seconds between checks that the process of an awaited result is alive."""
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -176,7 +171,8 @@ class KillableProcesses:
         self._futures.add(future)
         try:
             answer = asyncio.wrap_future(future)
-            while not (await asyncio.wait([answer], timeout=HEALTH_CHECK_S))[0]:
+            # A process that dies before it begins leaves its future waiting, so it is looked for.
+            while not (await asyncio.wait([answer], timeout=5.0))[0]:
                 if not pool.active and not future.done():
                     raise BrokenProcessPool("the process died before it started this computation")
             return bytes(answer.result())
@@ -328,9 +324,8 @@ def _portable(error: Exception) -> bytes:
 
 
 def _begin(prepare: Callable[[], None] | None, max_memory_bytes: int | None) -> None:
-    """Initialise a process of the pool."""
     # Computations may be slow; event loops that answer calls may not.
-    os.nice(NICE)
+    os.nice(5)
     file_modules.install()
     # A computation must not outlive its caller. The parent is the fork server, which ends with its owner as soon as no
     # other process holds the pipe by which it notices; each process inherits an end of it.

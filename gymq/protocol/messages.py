@@ -5,10 +5,9 @@ Token ids and log probs are `array.array` objects ('i' int32, 'f' float32, 'd' f
 
 from __future__ import annotations
 
-import hashlib
 import sys
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 import msgspec
 
@@ -25,7 +24,6 @@ Token = Annotated[str, msgspec.Meta(pattern=rf"\A{_TOKEN}\Z")]
 InstanceName = Annotated[str, msgspec.Meta(pattern=r"\A[A-Za-z0-9_-]{1,256}\Z")]  # see `subjects.instance`
 SessionSubject = Annotated[str, msgspec.Meta(pattern=rf"\Agym\.session\.{_TOKEN}\.{_TOKEN}\Z")]
 PartsSubject = Annotated[str, msgspec.Meta(pattern=rf"\Agym\.parts(\.{_TOKEN}){{2,5}}\Z")]
-PolicyVersion = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
 Digest = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]  # SHA-256
 Seconds = Annotated[float, msgspec.Meta(gt=0, le=30 * 24 * 3600)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=1_000_000)]
@@ -74,9 +72,6 @@ class Message(msgspec.Struct, tag_field="type", omit_defaults=True, kw_only=True
     """Base of all messages: fields at their default are left out; unknown ones, of a later version, are skipped."""
 
 
-# What a person or a collector submits ---------------------------------------------------------------------------
-
-
 class Submission(Message, tag="submission.v1", kw_only=True):
     """One row to roll out `num_repeats` times; published to `gym.tasks` by hand or by any program."""
 
@@ -88,12 +83,20 @@ class Submission(Message, tag="submission.v1", kw_only=True):
     timeout_s: Seconds | None = None
 
 
-class Task(Message, tag="task.v1", kw_only=True):
-    """One rollout to make."""
-
+class _OfRollout(Message, kw_only=True):
     run: Token
     task_index: Index
     rollout_index: Index
+
+    @property
+    def rollout_id(self) -> RolloutId:
+        """The rollout that this belongs to."""
+        return RolloutId(self.run, self.task_index, self.rollout_index)
+
+
+class Task(_OfRollout, tag="task.v1", kw_only=True):
+    """One rollout to make."""
+
     agent: InstanceName
     row: bytes  # JSON text of the row, exactly as materialised
     timeout_s: Seconds
@@ -101,11 +104,6 @@ class Task(Message, tag="task.v1", kw_only=True):
     replaces: Index | None = None  # stream sequence of the failure that this try may replace
     max_staleness: Index | None = None  # updates of the policy that may come after the first call of the rollout
     resumed: bool = False  # of a run that was interrupted: an earlier task of the rollout may have left a journal
-
-    @property
-    def rollout_id(self) -> RolloutId:
-        """The rollout that this is the task of."""
-        return RolloutId(self.run, self.task_index, self.rollout_index)
 
 
 # Outcomes: exactly one is stored for each (run, task, rollout) ---------------------------------------------------
@@ -119,10 +117,7 @@ class Timing(msgspec.Struct, array_like=True):
     duration_s: float
 
 
-class _Outcome(Message, kw_only=True):
-    run: Token
-    task_index: Index
-    rollout_index: Index
+class _Outcome(_OfRollout, kw_only=True):
     agent: InstanceName
     row: bytes
     attempt: Index = 0  # tries made before this one
@@ -132,11 +127,6 @@ class _Outcome(Message, kw_only=True):
     duration_s: float = 0.0
     policy_versions: list[str] = []  # that answered, in order; empty if the model has no versions
     timings: list[Timing] = []  # of the calls of the last attempt, in order
-
-    @property
-    def rollout_id(self) -> RolloutId:
-        """The rollout that this is the outcome of."""
-        return RolloutId(self.run, self.task_index, self.rollout_index)
 
 
 class VerifiedRollout(_Outcome, tag="rollout.v1", kw_only=True):
@@ -357,77 +347,6 @@ class NeedsPrefix(Message, tag="needs_prefix.v1", kw_only=True):
     worker: Token
 
 
-# Replicas of a model ----------------------------------------------------------------------------------------------
-
-
-class Load(Message, tag="load.v1", kw_only=True):
-    """The load of a model worker; published about once a second, and when it changes."""
-
-    worker: Token
-    running: Index
-    waiting: Index
-    kv_cache_use: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
-    kv_cache_tokens: Index = 0  # that its cache holds between calls; 0: unknown, or none
-    num_callers: Index = 0  # processes that asked it lately
-
-
-class Weights(Message, tag="weights.v1", kw_only=True):
-    """The newest weights of a model: at a path that its workers can read, or `parts` messages of the stream WEIGHTS.
-
-    With neither, its engines were given them by someone else.
-    """
-
-    policy_version: PolicyVersion
-    mode: Literal["keep", "wait", "abort"] = "keep"
-    in_flight: Literal["continue", "restart", "finish"] = "continue"
-    path: str | None = None
-    push: Token | None = None  # the parts are `gym.weights.<model>.<push>.<n>`
-    parts: Index = 0
-    num_bytes: Index = 0
-    sha256: Digest | None = None
-    engines: list[str] = []  # URLs of the engines that answer; empty: those of the configuration
-    before: list[str] = []  # the versions before this one, the newest last
-    restarted: PolicyVersion | None = None  # the newest version with `restart`, up to this one
-    finished: PolicyVersion | None = None  # the newest version with `finish`, up to this one
-    at: float = 0.0  # Unix time, seconds
-
-    def __post_init__(self) -> None:
-        if self.in_flight == "restart":
-            self.restarted = self.policy_version
-        elif self.in_flight == "finish":
-            self.finished = self.policy_version
-
-
-class Hold(Message, tag="hold.v1", kw_only=True):
-    """An update of a model begins: agents wait with the first calls of rollouts until it is over."""
-
-    for_s: Annotated[float, msgspec.Meta(ge=0, le=60)]  # from now on, unless another message comes; 0: it is over
-
-
-# The journal of a rollout -----------------------------------------------------------------------------------------
-
-
-class Effect(msgspec.Struct, array_like=True):
-    """One call of an agent and its reply."""
-
-    number: int  # position among the effects of the attempt
-    key: str  # identifies the call, unique in the attempt; a replay makes the same call
-    reply: bytes  # the encoded reply
-    alone: bool = True  # no other effect was in flight at the same time
-
-
-class JournalEntry(Message, tag="journal_entry.v2", kw_only=True):
-    """Effects in order. Entries of earlier attempts, or of a task that replaces another failure, do not count."""
-
-    attempt: Index
-    worker: str
-    effects: list[Effect] = []
-    session: SessionSubject | None = None  # where the session was moved to
-    replaces: Index | None = None  # as in the task
-    alone: bool = False  # from here on nothing else worked in the agent's process
-    survived: bool = False  # the process that worked on it alone did not die of it
-
-
 # Frames of the call protocol -------------------------------------------------------------------------------------
 
 
@@ -446,7 +365,7 @@ class Fail(Message, tag="fail.v1", kw_only=True):
 
 
 class Cancel(Message, tag="cancel.v2", kw_only=True):
-    """Stop the call of this id, see `call_id`."""
+    """Stop the call of this id, see `subjects.call_id`."""
 
     call: str
 
@@ -479,8 +398,3 @@ class BlobRef(Message, tag="claim.v1", kw_only=True):
 
 
 ResourcesRequest = Seed | ToolCall | Verify | Close
-
-
-def call_id(reply: str) -> str:
-    """Return a public name for a call: a client that knew its reply subject could answer it."""
-    return hashlib.blake2b(reply.encode(), digest_size=16).hexdigest()

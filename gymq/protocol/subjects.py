@@ -8,6 +8,8 @@ from __future__ import annotations
 import hashlib
 import re
 from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
 from typing import NamedTuple
 
 from gymq.errors import GymqError
@@ -75,7 +77,7 @@ class BadToken(GymqError, ValueError):
     """A name that cannot be part of a subject."""
 
 
-def token(value: str, what: str = "name") -> str:
+def token(value: object, what: str = "name") -> str:
     """Return `value`, if it can be one token of a subject: 1 to 64 of A-Z a-z 0-9 _ -."""
     if not isinstance(value, str) or not _TOKEN.fullmatch(value):
         shown = value if isinstance(value, str) and len(value) <= 80 else type(value).__name__
@@ -83,7 +85,7 @@ def token(value: str, what: str = "name") -> str:
     return value
 
 
-def instance(name: str, what: str = "instance") -> str:
+def instance(name: object, what: str = "instance") -> str:
     """Return the token of an instance in subjects.
 
     It is the name itself if that can be a token. A longer name, up to 256 characters, is represented by its beginning
@@ -98,6 +100,40 @@ def instance(name: str, what: str = "instance") -> str:
 def is_token(value: str) -> bool:
     """Return whether a string can be one token of a subject, see `token`."""
     return _TOKEN.fullmatch(value) is not None
+
+
+_ANSWERED_BY = {
+    "model": "model",
+    "judge": "model",
+    "seed": "resources",
+    "resources": "resources",
+    "session": "resources",
+}
+
+
+def answered_by(subject: str) -> str:
+    """Return the role that answers requests on a subject."""
+    first, _, rest = subject.partition(".")
+    if first != "gym":
+        return SERVER if first == "$JS" else ANY_ROLE
+    kind, _, rest = rest.partition(".")
+    # Every other request below `gym` is a message to store, which the server acknowledges.
+    return rest.partition(".")[0] if kind == "ping" else _ANSWERED_BY.get(kind, SERVER)
+
+
+def asked_by(reply: str) -> str:
+    """Return the role whose inbox a reply subject belongs to."""
+    return reply.removeprefix(INBOX_PREFIX).partition(".")[0]
+
+
+def reply(asked_by: str, answered_by: str, box: str, name: str) -> str:
+    """Return a reply subject. A role may publish only to those that name it in `answered_by`."""
+    return f"{INBOX_PREFIX}{asked_by}.{answered_by}.{box}.{name}"
+
+
+def call_id(reply: str) -> str:
+    """Return a public name for a call: a client that knew its reply subject could answer it."""
+    return hashlib.blake2b(reply.encode(), digest_size=16).hexdigest()
 
 
 class TaskQueueName(NamedTuple):
@@ -141,78 +177,6 @@ class TaskQueueName(NamedTuple):
         return f"{self.kind}_{self.agent}@{run}"
 
 
-def tasks(run: str, agent: str) -> str:
-    return f"gym.tasks.{token(run, 'run')}.{instance(agent, 'agent')}"
-
-
-def urgent_tasks(run: str, agent: str) -> str:
-    return f"gym.urgent.{token(run, 'run')}.{instance(agent, 'agent')}"
-
-
-def urgent_tasks_of_run(run: str) -> str:
-    return f"gym.urgent.{token(run, 'run')}.*"
-
-
-def tasks_of_agent(agent: str) -> str:
-    return f"gym.tasks.*.{instance(agent, 'agent')}"
-
-
-def submitted(run: str, agent: str) -> str:
-    return f"gym.submitted.{token(run, 'run')}.{instance(agent, 'agent')}"
-
-
-def opened_of_agent(agent: str) -> str:
-    return f"gym.opened.*.{instance(agent, 'agent')}"
-
-
-def agent_record(agent: str) -> str:
-    return f"gym.agents.{instance(agent, 'agent')}"
-
-
-def steering(run: str) -> str:
-    return f"gym.steering.{token(run, 'run')}"
-
-
-def tasks_of_run(run: str) -> str:
-    return f"gym.tasks.{token(run, 'run')}.*"
-
-
-def rollout(run: str, task_index: int, rollout_index: int) -> str:
-    return f"gym.rollouts.{token(run, 'run')}.{task_index:d}.{rollout_index:d}"
-
-
-def rollouts_of_run(run: str) -> str:
-    return f"gym.rollouts.{token(run, 'run')}.>"
-
-
-def rollouts_of_task(run: str, task_index: int) -> str:
-    return f"gym.rollouts.{token(run, 'run')}.{task_index:d}.*"
-
-
-def done_of_run(run: str) -> str:
-    return f"gym.done.{token(run, 'run')}.>"
-
-
-def seed(resources: str) -> str:
-    return f"gym.seed.{instance(resources, 'resources')}"
-
-
-def stateless(resources: str) -> str:
-    return f"gym.resources.{instance(resources, 'resources')}"
-
-
-def session(worker: str, session_id: str) -> str:
-    return f"gym.session.{token(worker, 'worker')}.{token(session_id, 'session')}"
-
-
-def sessions_of_worker(worker: str) -> str:
-    return f"gym.session.{token(worker, 'worker')}.*"
-
-
-def model(name: str) -> str:
-    return f"gym.model.{instance(name, 'model')}"
-
-
 def of_worker(group: str, worker: str) -> str:
     """Return the subject on which one worker of a queue group takes the requests of its group."""
     return f"{group}.{token(worker, 'worker')}"
@@ -223,130 +187,16 @@ def urgent_entrance(group: str) -> str:
     return f"{group}.urgent"
 
 
-def replica(name: str, worker: str) -> str:
-    return of_worker(model(name), worker)
+class Each(Enum):
+    """Stands for a name in a subject that matches all."""
+
+    EACH = "*"
 
 
-def load(name: str) -> str:
-    return f"gym.load.{instance(name, 'model')}"
-
-
-def weights(name: str) -> str:
-    return f"gym.weights.{instance(name, 'model')}"
-
-
-def pushed(name: str) -> str:
-    return f"gym.pushed.{instance(name, 'model')}"
-
-
-def hold(name: str) -> str:
-    return f"gym.hold.{instance(name, 'model')}"
-
-
-def weights_parts(name: str, push: str) -> str:
-    return f"gym.weights.{instance(name, 'model')}.{token(push)}"
-
-
-def all_weights_parts(name: str) -> str:
-    return f"gym.weights.{instance(name, 'model')}.*.*"
-
-
-def judge(name: str) -> str:
-    return f"gym.judge.{instance(name, 'model')}"
-
-
-def ping(role: str, worker: str) -> str:
-    return f"gym.ping.{token(role, 'role')}.{token(worker, 'worker')}"
-
-
-def cancel(role: str, worker: str) -> str:
-    return f"gym.cancel.{token(role, 'role')}.{token(worker, 'worker')}"
-
-
-def journal(run: str, task_index: int, rollout_index: int) -> str:
-    return f"gym.journal.{token(run, 'run')}.{task_index:d}.{rollout_index:d}"
-
-
-def journals_of_run(run: str) -> str:
-    return f"gym.journal.{token(run, 'run')}.>"
-
-
-def task_parts(run: str, task_index: int, rollout_index: int, digest: str) -> str:
-    return f"gym.parts.task.{token(run, 'run')}.{task_index:d}.{rollout_index:d}.{token(digest)}"
-
-
-def task_parts_of_run(run: str) -> str:
-    return f"gym.parts.task.{token(run, 'run')}.>"
-
-
-def rollout_parts(run: str, task_index: int, rollout_index: int, digest: str) -> str:
-    return f"gym.parts.rollout.{token(run, 'run')}.{task_index:d}.{rollout_index:d}.{token(digest)}"
-
-
-def rollout_parts_of_run(run: str) -> str:
-    return f"gym.parts.rollout.{token(run, 'run')}.>"
-
-
-def call_parts(role: str, unique: str) -> str:
-    """Return the subject of a large body, without the number of the part, that a role is to read."""
-    return f"gym.parts.call.{token(role, 'role')}.{token(unique)}"
-
-
-def dead_letters(source: str) -> str:
-    return f"gym.dead.{token(source)}"
-
-
-def dead_letters_with_run(source: str, run: str) -> str:
-    return f"gym.dead.{token(source)}.{token(run, 'run')}"
-
-
-def dead_letters_of_run(run: str) -> str:
-    return f"gym.dead.*.{token(run, 'run')}"
-
-
-def run_record(run: str) -> str:
-    return f"gym.runs.{token(run, 'run')}"
-
-
-def cancelled(run: str, task_index: int | None) -> str:
-    return f"gym.cancelled.{token(run, 'run')}.{'all' if task_index is None else f'{task_index:d}'}"
-
-
-def cancelled_of_run(run: str) -> str:
-    return f"gym.cancelled.{token(run, 'run')}.*"
-
-
-def profile(run: str) -> str:
-    return f"gym.profiles.{token(run, 'run')}"
-
-
-_ANSWERED_BY = {
-    "model": "model",
-    "judge": "model",
-    "seed": "resources",
-    "resources": "resources",
-    "session": "resources",
-}
-
-
-def answered_by(subject: str) -> str:
-    """Return the role that answers requests on a subject."""
-    first, _, rest = subject.partition(".")
-    if first != "gym":
-        return SERVER if first == "$JS" else ANY_ROLE
-    kind, _, rest = rest.partition(".")
-    # Every other request below `gym` is a message to store, which the server acknowledges.
-    return rest.partition(".")[0] if kind == "ping" else _ANSWERED_BY.get(kind, SERVER)
-
-
-def asked_by(reply: str) -> str:
-    """Return the role whose inbox a reply subject belongs to."""
-    return reply.removeprefix(INBOX_PREFIX).partition(".")[0]
-
-
-def reply(asked_by: str, answered_by: str, box: str, name: str) -> str:
-    """Return a reply subject. A role may publish only to those that name it in `answered_by`."""
-    return f"{INBOX_PREFIX}{asked_by}.{answered_by}.{box}.{name}"
+EACH = Each.EACH
+Name = str | int | Each
+_NUMBERS = frozenset({"task", "rollout", "n"})
+_INSTANCES = frozenset({"agent", "model", "resources"})
 
 
 @dataclass(frozen=True)
@@ -358,10 +208,56 @@ class Subject:
     stream: str = "-"  # "-": core NATS
     group: str = "-"  # queue group or durable consumer
 
+    def of(self, *names: Name) -> str:
+        """Return the subject with these names, in the order of the pattern; those that are missing match all.
+
+        Raises:
+            BadToken: a name cannot be part of a subject.
+        """
+        return self.begun(*names, *[EACH] * (len(self._places) - len(names)))
+
+    def begun(self, *names: Name) -> str:
+        """Return the beginning of the subject, up to the last of these names.
+
+        Raises:
+            BadToken: a name cannot be part of a subject.
+        """
+        filled = [
+            f"{before}{_part(place, name)}"
+            for (before, place), name in zip(self._places[: len(names)], names, strict=True)
+        ]
+        return "".join(filled) or self.pattern
+
+    def below(self, *names: Name) -> str:
+        """Return a filter of everything whose subject begins with these names, whatever follows.
+
+        Raises:
+            BadToken: a name cannot be part of a subject.
+        """
+        return f"{self.begun(*names)}.>"
+
+    @cached_property
+    def _places(self) -> list[tuple[str, str]]:
+        """The names in the pattern, each with the text before it."""
+        return re.findall(r"([^<]*)<(\w+)>", self.pattern)
+
     @property
     def wildcard(self) -> str:
         """The pattern with a wildcard for every name in it."""
-        return re.sub(r"<\w+>", "*", self.pattern)
+        return self.of()
+
+
+def _part(place: str, name: Name) -> str:
+    if name is EACH:
+        return "*"
+    if place in _NUMBERS:
+        return f"{name:d}"
+    return instance(name, place) if place in _INSTANCES else token(name, place)
+
+
+def cancelled(run: str, task_index: int | None) -> str:
+    """Return the subject of the cancellation of a task; None: of all tasks of the run."""
+    return f"gym.cancelled.{token(run, 'run')}.{'all' if task_index is None else f'{task_index:d}'}"
 
 
 SUBMISSION = Subject("gym.tasks", "Submission", "TASKS", "intake")

@@ -18,8 +18,6 @@ MAX_TEXT_CHARS = 16_000
 MAX_VERDICT_CHARS = 400_000
 """Characters of the texts of all calls of a verdict; further calls are kept without texts."""
 
-MAX_LABEL_CHARS = 80
-
 
 class JudgeCalls:
     """The calls of judges in one verification, in the order of their replies."""
@@ -57,7 +55,7 @@ class JudgeCalls:
 
     def label(self, response: dict[str, Any], label: str | None) -> None:
         """Add the label that was read in a response; a longer text is none."""
-        if label is not None and len(label) > MAX_LABEL_CHARS:
+        if label is not None and len(label) > 80:
             return
         for kept, call in self._calls:
             if kept is response:

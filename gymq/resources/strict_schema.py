@@ -6,28 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 _KEYWORDS = frozenset(
-    {
-        "$defs",
-        "$ref",
-        "additionalProperties",
-        "anyOf",
-        "const",
-        "description",
-        "enum",
-        "exclusiveMaximum",
-        "exclusiveMinimum",
-        "items",
-        "maxItems",
-        "maximum",
-        "minItems",
-        "minimum",
-        "multipleOf",
-        "pattern",
-        "properties",
-        "required",
-        "title",
-        "type",
-    }
+    (
+        *("$defs", "$ref", "additionalProperties", "anyOf", "const", "description", "enum", "exclusiveMaximum"),
+        *("exclusiveMinimum", "items", "maxItems", "maximum", "minItems", "minimum", "multipleOf", "pattern"),
+        *("properties", "required", "title", "type"),
+    )
 )
 _KINDS = frozenset({"$ref", "anyOf", "const", "enum", "type"})
 

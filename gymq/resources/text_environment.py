@@ -51,7 +51,6 @@ class Episode:
 
 
 async def _first(worker: TextEnvironment[Any], state: Episode) -> dict[str, Any]:
-    """Return the first observation, for the agent."""
     state.is_begun = True
     return {"observation": state.observation}
 
@@ -188,7 +187,6 @@ def _checked(result: Any) -> StepResult:
 
 
 def _seed_of(row: Any) -> int:
-    """Return a number that is the same for all rollouts of a row."""
     fields = row.model_dump(mode="json")
     task = {name: value for name, value in fields.items() if not name.startswith("_ng_")}
     text = json.dumps(task, sort_keys=True).encode(errors="surrogatepass")
@@ -196,7 +194,6 @@ def _seed_of(row: Any) -> int:
 
 
 def _turns(output: list[Any]) -> list[tuple[str, str]]:
-    """Return pairs of an observation and the model's answer."""
     turns = [("", "")]
     for position, item in enumerate(output):
         if not responses.is_message(item):

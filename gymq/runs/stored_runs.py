@@ -106,7 +106,7 @@ class Runs:
             BusError: the record cannot be fetched.
             BadToken: the run's name is not valid.
         """
-        stored = await self._js.last(streams.RUNS, subjects.run_record(run))
+        stored = await self._js.last(streams.RUNS, subjects.RUN.of(run))
         return None if stored is None else _record(stored)
 
     async def change(self, run: str, change: Callable[[Run | None], Run]) -> Run:
@@ -119,7 +119,7 @@ class Runs:
             BusError: it is not stored.
             BadToken: the run's name is not valid.
         """
-        subject = subjects.run_record(run)
+        subject = subjects.RUN.of(run)
         while True:
             stored = await self._js.last(streams.RUNS, subject)
             record = None if stored is None else _record(stored)
@@ -137,7 +137,7 @@ class Runs:
             BusError: they cannot be counted.
             BadToken: the run's name is not valid.
         """
-        return await self._js.count(streams.ROLLOUTS, subjects.rollouts_of_run(run))
+        return await self._js.count(streams.ROLLOUTS, subjects.ROLLOUT.below(run))
 
     async def exists(self, run: str) -> bool:
         """Return whether anything is known of a run: its record, an outcome, or a task in the queue.
@@ -177,7 +177,7 @@ class Runs:
             BusError: the server does not answer.
             BadToken: the run's name is not valid.
         """
-        query = {"last_by_subj": subjects.rollouts_of_run(run)}
+        query = {"last_by_subj": subjects.ROLLOUT.below(run)}
         answer = await self._js.api(f"STREAM.MSG.GET.{streams.ROLLOUTS}", query)
         return int(answer["message"]["seq"])
 

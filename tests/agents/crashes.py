@@ -60,7 +60,7 @@ async def with_subject_of_session(harness: AgentHarness, subject: str, request: 
     """What a harness answers, with subjects for its sessions as a worker's are."""
     answer = await harness.call(_session_id(subject), request)
     if isinstance(answer, Seeded) and answer.session is not None:
-        return Seeded(session=subjects.session("worker", answer.session), replayable=answer.replayable)
+        return Seeded(session=subjects.SESSION.of("worker", answer.session), replayable=answer.replayable)
     return answer
 
 

@@ -25,7 +25,7 @@ from gymq.protocol.messages import (
 from gymq.responses import FunctionCall
 from gymq.testing import function_call, reply
 
-SESSION = subjects.session("worker", "session")
+SESSION = subjects.SESSION.of("worker", "session")
 OPTIONS = {
     "model_server": {"type": "responses_api_models", "name": "policy"},
     "resources_server": {"type": "resources_servers", "name": "env"},

@@ -504,8 +504,8 @@ async def test_the_harness_refuses_a_verdict_that_is_none() -> None:
 async def test_a_session_that_is_lost_is_rebuilt_once_for_all_its_calls() -> None:
     from gymq.protocol.messages import FailureClass, Seeded, ToolResult
 
-    other = subjects.session("other", "session")
-    seeds = iter([Seeded(session=subjects.session("worker", "session"), replayable=True), Seeded(session=other)])
+    other = subjects.SESSION.of("other", "session")
+    seeds = iter([Seeded(session=subjects.SESSION.of("worker", "session"), replayable=True), Seeded(session=other)])
     asked: list[tuple[str, str]] = []
 
     class Lost(Script):

@@ -73,10 +73,10 @@ async def test_requests_go_to_the_instances_that_the_options_name() -> None:
     script, simple = Script(reply(weather()), said()), agent()
     await simple.run(rollout(script, simple))
     assert [subject for subject, _ in script.asked] == [
-        subjects.seed("env"),
-        subjects.model("policy"),
+        subjects.SEED.of("env"),
+        subjects.MODEL.of("policy"),
         SESSION,
-        subjects.model("policy"),
+        subjects.MODEL.of("policy"),
         SESSION,
     ]
 
@@ -162,7 +162,7 @@ async def test_a_worker_without_state_needs_no_session_and_is_not_seeded_again()
     await simple.run(rollout(second, simple, stateless=known))
     assert first.kinds == ["Seed", "Generate", "Verify"]
     assert second.kinds == ["Generate", "Verify"]
-    assert second.asked[1][0] == subjects.stateless("env")
+    assert second.asked[1][0] == subjects.STATELESS.of("env")
     assert second.told == []
 
 
@@ -177,13 +177,13 @@ async def test_a_worker_that_keeps_state_by_now_is_seeded_at_the_next_attempt() 
 
 
 async def test_a_session_that_can_be_rebuilt_is_rebuilt_with_the_same_calls() -> None:
-    replayable = [Seeded(session=SESSION, replayable=True), Seeded(session=subjects.session("other", "session"))]
+    replayable = [Seeded(session=SESSION, replayable=True), Seeded(session=subjects.SESSION.of("other", "session"))]
     lost = RolloutError(FailureClass.SESSION_LOST, "the worker is gone")
     script = Script(reply(weather()), said(), seeded=replayable, verified=[lost, Verified(reward=0.5)])
     simple = agent()
     assert (await simple.run(rollout(script, simple))).reward == 0.5
     assert script.kinds == ["Seed", "Generate", "ToolCall", "Generate", "Verify", "Seed", "ToolCall", "Verify"]
-    assert script.asked[-1][0] == subjects.session("other", "session")
+    assert script.asked[-1][0] == subjects.SESSION.of("other", "session")
 
 
 async def test_a_rebuilt_session_that_answers_differently_is_not_trusted() -> None:

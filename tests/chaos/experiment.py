@@ -21,7 +21,8 @@ import psutil
 from gymq.bus import Bus
 from gymq.bus.jetstream import JetStream
 from gymq.bus.queue.outcome_store import OutcomeStore
-from gymq.cluster.launch import Child, Cluster
+from gymq.cluster.child import Child
+from gymq.cluster.launch import Cluster
 from gymq.cluster.server.store import Store
 from gymq.data.run_files import RunFiles
 from gymq.execution.services.profiler import read_profile
@@ -232,7 +233,7 @@ async def _queued(js: JetStream, run: str, patience_s: float) -> int:
     """Tasks still queued. One whose outcome was acknowledged to a server that died then is delivered once more."""
     give_up = time.monotonic() + patience_s
     while True:
-        found = sum((await js.count_by_subject("TASKS", subjects.tasks_of_run(run))).values())
+        found = sum((await js.count_by_subject("TASKS", subjects.TASK.of(run))).values())
         if not found or time.monotonic() > give_up:
             return found
         await asyncio.sleep(0.5)

@@ -12,7 +12,8 @@ from typing import Any
 from gymq.bus import Bus
 from gymq.bus.jetstream import JetStream
 from gymq.bus.queue.outcome_store import OutcomeStore
-from gymq.cluster.launch import Child, Cluster
+from gymq.cluster.child import Child
+from gymq.cluster.launch import Cluster
 from gymq.cluster.server.store import Store
 from gymq.data.materialise import MaterialiseOptions
 from gymq.protocol.instances import Instance

@@ -32,7 +32,7 @@ async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Run
 
 
 async def queued(cluster: RunningCluster, run: str) -> int:
-    return sum((await cluster.js.count_by_subject("TASKS", subjects.tasks_of_run(run))).values())
+    return sum((await cluster.js.count_by_subject("TASKS", subjects.TASK.of(run))).values())
 
 
 def ends(outcomes: list[Outcome]) -> Counter[str]:

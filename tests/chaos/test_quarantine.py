@@ -298,7 +298,7 @@ async def at_work(bus: Bus, run: str, agent: type[gymq.Agent] = Waiting) -> Asyn
     suspect = await suspect_of_a_new_process()
     attempts = Attempts(bus, Calls(bus), agent(name="agent"), worker="worker")
     working = asyncio.create_task(attempts.outcome(task_of(run), 3, suspect))
-    await until_answer(lambda: bus.js.last(streams.JOURNAL, subjects.journal(*task_of(run).rollout_id)))
+    await until_answer(lambda: bus.js.last(streams.JOURNAL, subjects.JOURNAL.of(*task_of(run).rollout_id)))
     yield suspect
     working.cancel()
     await asyncio.wait([working])
@@ -350,7 +350,7 @@ async def test_a_process_that_stops_before_it_begins_does_not_blame_its_suspect(
 
     async def check_without_end(attempts: Attempts, task: Task) -> None:
         await check(attempts, task)
-        if await bus.js.last(streams.JOURNAL, subjects.journal(*task.rollout_id)):
+        if await bus.js.last(streams.JOURNAL, subjects.JOURNAL.of(*task.rollout_id)):
             await asyncio.Event().wait()
 
     monkeypatch.setattr(Attempts, "_check_unsettled", check_without_end)

@@ -25,7 +25,8 @@ from pathlib import Path
 
 from gymq.bus import Bus
 from gymq.bus.queue.outcome_store import OutcomeStore
-from gymq.cluster.launch import Child, Cluster
+from gymq.cluster.child import Child
+from gymq.cluster.launch import Cluster
 from gymq.cluster.server.store import Store
 from gymq.protocol.instances import Instance
 from gymq.protocol.messages import VerifiedRollout

@@ -20,10 +20,10 @@ async def _store(url: str, run: str, *, queued: bool) -> None:
         run=run, task_index=0, rollout_index=0, agent="a", row=b"{}", response={"output": []}, reward=1.0
     )
     await OutcomeStore(bus).put(done, replaces=None, patience_s=10.0)
-    await bus.js.store(subjects.run_record(run), encode(Run(run=run, created_at=1.0, num_rollouts=1)))
+    await bus.js.store(subjects.RUN.of(run), encode(Run(run=run, created_at=1.0, num_rollouts=1)))
     if queued:
         task = Task(run=run, task_index=0, rollout_index=1, agent="a", row=b"{}", timeout_s=60.0)
-        await bus.js.store(subjects.tasks(run, "a"), encode(task))
+        await bus.js.store(subjects.TASK.of(run, "a"), encode(task))
     await bus.close()
 
 

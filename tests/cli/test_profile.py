@@ -138,10 +138,10 @@ def test_live_shows_what_the_cluster_keeps(gymq, cluster):
 def test_live_says_how_to_read_statistics_that_another_version_saved(gymq, shared_url, run):
     async def store():
         bus = await Bus.connect(shared_url, role="test", name="store")
-        await bus.js.store(subjects.run_record(run), encode(Run(run=run, created_at=1.0, num_rollouts=1)))
+        await bus.js.store(subjects.RUN.of(run), encode(Run(run=run, created_at=1.0, num_rollouts=1)))
         snapshot = msgspec.to_builtins(RunningProfile().snapshot())
         saved = Profile(run=run, sequence=1, all_sequence=1, at=1.0, snapshot=snapshot, state=b"other")
-        await bus.js.store(subjects.profile(run), encode(saved))
+        await bus.js.store(subjects.PROFILE.of(run), encode(saved))
         await bus.close()
 
     asyncio.run(store())

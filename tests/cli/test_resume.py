@@ -135,8 +135,8 @@ async def leave_tasks(store: Path) -> None:
         await streams.ensure(bus.js, ["letters_simple_agent"])
         for run, fingerprint in ((INTERRUPTED, "rows/another configuration"), (SUBMITTED, "")):
             record = Run(run=run, created_at=time.time(), fingerprint=fingerprint, num_rollouts=1)
-            await bus.js.store(subjects.run_record(run), encode(record))
-            await bus.js.store(subjects.journal(run, 0, 0), b"an entry")
+            await bus.js.store(subjects.RUN.of(run), encode(record))
+            await bus.js.store(subjects.JOURNAL.of(run, 0, 0), b"an entry")
             content = json.dumps(row("first letter", "A")).encode()
             of_run = {"run": run, "task_index": 0, "rollout_index": 0, "num_rollouts": 1}
             await QueueClient(bus).submit(
@@ -151,7 +151,7 @@ async def left_after_deletion(store: Path, resumed: str | None) -> tuple[int, in
         bus = await Bus.connect(server.url, role="operator", name="test")
         await Runs(bus).delete_tasks_of_others("this configuration", resumed=resumed)
         num_queued = await QueueClient(bus).num_queued(INTERRUPTED)
-        entries = await bus.js.count_by_subject(streams.JOURNAL, subjects.journals_of_run(INTERRUPTED))
+        entries = await bus.js.count_by_subject(streams.JOURNAL, subjects.JOURNAL.below(INTERRUPTED))
         await bus.close()
     return num_queued, sum(entries.values())
 

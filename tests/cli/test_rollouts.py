@@ -113,7 +113,7 @@ def test_an_outcome_that_cannot_be_read_is_one_sentence(gymq, cluster, body):
 
     async def store() -> None:
         bus = await Bus.connect(await running_url(None), role="client", name="test")
-        await bus.js.store(subjects.rollout(run, 0, 0), body)
+        await bus.js.store(subjects.ROLLOUT.of(run, 0, 0), body)
         await bus.close()
 
     asyncio.run(store())

@@ -75,7 +75,7 @@ async def test_a_call_outside_the_seeded_session_differs(monkeypatch):
     class Astray(Asking):
         async def converse(self, rollout: gymq.Rollout, session: gymq.Session) -> None:
             await rollout.respond()
-            session._address = subjects.session("worker", "other")
+            session._address = subjects.SESSION.of("worker", "other")
 
     found = await differences(monkeypatch, "ag-plain", Astray)
     assert found == "a request went to gym.session.worker.other, expected gym.session.worker.session"

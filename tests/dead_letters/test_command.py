@@ -80,7 +80,7 @@ async def test_list_prints_one_object_a_line(cluster: DeadLetterCluster, run: st
         {
             "number": letter.number,
             "at": letter.letter.at,
-            "subject": subjects.tasks(run, cluster.name),
+            "subject": subjects.TASK.of(run, cluster.name),
             "rollout": f"{run}/0/0",
             "failure_class": "agent_failed",
             "stage": "agent",
@@ -120,7 +120,7 @@ async def test_show_is_the_whole_letter_with_its_row(cluster: DeadLetterCluster,
     letter = await cluster.fail(run)
     shown = await gymq("show", letter.number)
     assert shown.status == 0
-    for said in ("the agent stumbled", "agent_failed at agent", subjects.tasks(run, cluster.name), '"say done"'):
+    for said in ("the agent stumbled", "agent_failed at agent", subjects.TASK.of(run, cluster.name), '"say done"'):
         assert said in shown.out
     assert f"gymq rollouts --run {run} --task 0 --rollout 0" in shown.out
     assert f"gymq dead-letters requeue {letter.number}" in shown.out

@@ -119,8 +119,8 @@ async def test_an_urgent_task_is_urgent_again(cluster: DeadLetterCluster, run: s
     (entry,) = await cluster.dead_letters(run)
     await cluster.stop_serving()
     await Requeuer(cluster.bus).requeue(entry)
-    counts = await cluster.js.count_by_subject(streams.TASKS, subjects.urgent_tasks_of_run(run))
-    assert counts == {subjects.urgent_tasks(run, cluster.name): 1}
+    counts = await cluster.js.count_by_subject(streams.TASKS, subjects.URGENT_TASK.of(run))
+    assert counts == {subjects.URGENT_TASK.of(run, cluster.name): 1}
 
 
 async def test_a_large_task_is_given_back_whole(cluster: DeadLetterCluster, run: str) -> None:
@@ -138,7 +138,7 @@ async def test_a_large_task_is_given_back_whole(cluster: DeadLetterCluster, run:
 async def test_a_rollout_whose_agent_does_not_run_stays(cluster: DeadLetterCluster, run: str) -> None:
     task = msgspec.structs.replace(cluster.task(run), agent="absent")
     letter = DeadLetter(subject=f"gym.tasks.{run}.nobody", reason="no", body=encode(task), at=1.0, rollout=f"{run}/0/0")
-    stored = await cluster.js.store(subjects.dead_letters_with_run("agent", run), encode(letter))
+    stored = await cluster.js.store(subjects.DEAD_LETTER_OF_RUN.of("agent", run), encode(letter))
     failed = Failure(
         run=run,
         task_index=0,
@@ -177,7 +177,7 @@ async def test_requeueing_leaves_nothing_behind_on_the_connection(cluster: DeadL
 
 async def test_a_rollout_whose_failure_is_not_stored_any_more_stays(cluster: DeadLetterCluster, run: str) -> None:
     entry = await cluster.fail(run)
-    await cluster.js.api(f"STREAM.PURGE.{streams.ROLLOUTS}", {"filter": subjects.rollouts_of_run(run)})
+    await cluster.js.api(f"STREAM.PURGE.{streams.ROLLOUTS}", {"filter": subjects.ROLLOUT.below(run)})
     assert "no longer has an outcome of it" in await refusal(cluster, entry)
 
 

@@ -64,7 +64,7 @@ async def test_a_failed_rollout_is_a_dead_letter_with_its_task(cluster: DeadLett
     assert letter.rollout == f"{run}/0/0"
     assert (letter.failure_class, letter.stage) == (FailureClass.AGENT_FAILED, Stage.AGENT)
     assert letter.reason == "the agent stumbled"
-    assert letter.subject == subjects.tasks(run, cluster.name)
+    assert letter.subject == subjects.TASK.of(run, cluster.name)
     assert await read_task(cluster.bus, letter.body) == cluster.task(run)
 
 
@@ -217,7 +217,7 @@ async def test_a_submission_without_an_agent_is_a_dead_letter_of_its_run(cluster
 
 
 async def test_what_nobody_can_read_belongs_to_no_run(cluster: DeadLetterCluster, run: str) -> None:
-    subject = subjects.tasks(run, cluster.name)
+    subject = subjects.TASK.of(run, cluster.name)
     body = b"{ no task" + os.urandom(MAX_UNREADABLE_BYTES)
     await cluster.js.store(subject, body)
     async with asyncio.timeout(DEADLINE_S):

@@ -7,9 +7,9 @@ import pytest
 
 from gymq.bus.connection import HEADER_ROOM_BYTES
 from gymq.bus.queue.client import LOOK_AGAIN_EVERY_S
-from gymq.bus.rpc.calls import ACCEPT_TIMEOUT_S
 from gymq.bus.rpc.routing import EXPIRES_S
 from gymq.bus.rpc.serving import ACCEPT_AFTER_S
+from gymq.bus.rpc.tries import ACCEPT_TIMEOUT_S
 from gymq.cli.actions.list import RESOURCES_COLUMNS, resources_cells
 from gymq.defaults import MAX_TIMEOUT_S
 from gymq.execution.loading import registry

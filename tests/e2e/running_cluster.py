@@ -12,7 +12,8 @@ from typing import Any
 
 from gymq.bus import Bus
 from gymq.bus.queue.outcome_store import OutcomeStore
-from gymq.cluster.launch import Child, Cluster
+from gymq.cluster.child import Child
+from gymq.cluster.launch import Cluster
 from gymq.cluster.worker_process import ProcessSpec
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder, compressed, encode
@@ -118,7 +119,7 @@ class RunningCluster:
         )
         headers = {} if is_new else {"Nats-Msg-Id": f"{run}/{key[0]}/{key[1]}"}
         body = compressed(encode(task))
-        await self.js.publish_with_retry(subjects.tasks(run, agent), body, headers, patience_s=30)
+        await self.js.publish_with_retry(subjects.TASK.of(run, agent), body, headers, patience_s=30)
 
     async def until_settled(self, run: str) -> None:
         """Wait until no task of a run is in the queue."""
@@ -146,7 +147,7 @@ class RunningCluster:
 
     async def waiting_tasks(self, run: str) -> int:
         """Tasks of a run that have no outcome yet."""
-        return sum((await self.js.count_by_subject("TASKS", subjects.tasks_of_run(run))).values())
+        return sum((await self.js.count_by_subject("TASKS", subjects.TASK.of(run))).values())
 
     @property
     def children(self) -> list[Child]:

@@ -331,7 +331,7 @@ async def test_the_configuration_is_stored_with_the_run_and_follows_what_is_chan
     record = await runs.record(desk.run())
     assert record is not None
     described = encode(msgspec.structs.replace(record, note="a note"))
-    await desk.cluster.bus.js.store(subjects.run_record(desk.run()), described)
+    await desk.cluster.bus.js.store(subjects.RUN.of(desk.run()), described)
     elsewhere["openai_base_url"] = "http://b/v1"
     await desk.collect(num_repeats=2, **configured(**elsewhere), responses_create_params={"temperature": 0.5})
     found, note = await stored()
@@ -956,7 +956,7 @@ async def test_an_outcome_that_nobody_can_read_is_replaced(desk: Desk) -> None:
     run = desk.run()
     await streams.delete_run(desk.cluster.js, run)
     desk.output.unlink()
-    await desk.cluster.js.store(subjects.rollout(run, 0, 0), b"\xff nonsense")
+    await desk.cluster.js.store(subjects.ROLLOUT.of(run, 0, 0), b"\xff nonsense")
     await desk.collect()
     assert keys(desk.output) == [(0, 0)]
     agents = read_statistics(desk.files).profile.snapshot().agents
@@ -966,7 +966,7 @@ async def test_an_outcome_that_nobody_can_read_is_replaced(desk: Desk) -> None:
 async def test_a_result_in_the_file_stays_one_although_nobody_can_read_it_in_the_store(desk: Desk) -> None:
     desk.write_input([row("a"), row("b")])
     await desk.collect()
-    await desk.cluster.js.store(subjects.rollout(desk.run(), 0, 0), b"\xff nonsense")
+    await desk.cluster.js.store(subjects.ROLLOUT.of(desk.run(), 0, 0), b"\xff nonsense")
     before = desk.content()
     sentences: list[str] = []
     progress = await desk.collect(report=sentences.append)
@@ -982,7 +982,7 @@ async def test_tasks_that_somebody_removed_are_not_waited_for(desk: Desk, monkey
     collection = desk.collection(rollout_timeout_s=10.0)
     running = asyncio.create_task(collection.run())
     await until(lambda: collection.progress.done == 1)
-    await desk.cluster.js.api("STREAM.PURGE.TASKS", {"filter": subjects.tasks_of_run(desk.run())})
+    await desk.cluster.js.api("STREAM.PURGE.TASKS", {"filter": subjects.TASK.of(desk.run())})
     progress = await running
     assert (progress.done, progress.failed, progress.total) == (1, 0, 2)
     assert "1 rollout left the queue without an outcome" in collection.warnings[0]

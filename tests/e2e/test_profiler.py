@@ -154,7 +154,7 @@ async def test_a_checkpoint_from_before_a_run_was_extended_is_not_used(cluster: 
     await submit(cluster, run)
     await check_statistics(cluster, run)
     record = Run(run=run, created_at=1.0, extended_to=2 * NUM_ROLLOUTS)
-    await cluster.js.publish_with_retry(subjects.run_record(run), encode(record), {}, patience_s=30)
+    await cluster.js.publish_with_retry(subjects.RUN.of(run), encode(record), {}, patience_s=30)
     profile, sequence = await last_profile(cluster.js, run)
     assert (sequence, profile.snapshot().agents) == (0, {})
     assert profile.knows_extension(2 * NUM_ROLLOUTS)

@@ -65,7 +65,7 @@ class Place:
         found = {}
         for stats in await find_workers(self.cluster.bus, "policy"):
             request = Generate(rollout="r/0/0", timeout_s=30.0, params={"input": []}, session="s")
-            generated = await Calls(self.cluster.bus).call(subjects.replica("policy", stats["id"]), request)
+            generated = await Calls(self.cluster.bus).call(subjects.REPLICA.of("policy", stats["id"]), request)
             assert isinstance(generated, Generated)
             text = generated.response["output"][0]["content"][0]["text"]
             found[stats["id"]] = (text, generated.policy_versions)

@@ -26,7 +26,7 @@ from gymq.cluster.server import EmbeddedServer
 from gymq.data.jsonl import JsonlFile
 from gymq.data.materialise import Materialisation, MaterialiseOptions
 from gymq.data.run_files import Manifest, ReportFiles, RunFiles, failure_row, output_row, refused_row
-from gymq.protocol import messages, subjects
+from gymq.protocol import journal_messages, messages, replica_messages, subjects
 from gymq.protocol.messages import Failure, FailureClass, Message, Stage, Unresolved, VerifiedRollout
 from gymq.stats.files import read_statistics
 from gymq.stats.outcome_feed import add_outcome
@@ -81,7 +81,7 @@ def fields_of(schema: dict[str, Any]) -> dict[str, Any]:
 
 def message_types(base: type[Message] = Message) -> Iterator[type[Message]]:
     for kind in base.__subclasses__():
-        if kind.__module__ == messages.__name__:
+        if kind.__module__ in {module.__name__ for module in (messages, journal_messages, replica_messages)}:
             if not kind.__subclasses__():
                 yield kind
             yield from message_types(kind)

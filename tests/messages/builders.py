@@ -5,7 +5,8 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 
-from gymq.protocol import messages
+from gymq.protocol import journal_messages, messages, replica_messages
+from gymq.protocol.journal_messages import Effect, JournalEntry
 from gymq.protocol.messages import (
     Accepted,
     BlobRef,
@@ -14,16 +15,12 @@ from gymq.protocol.messages import (
     Close,
     Closed,
     DeadLetter,
-    Effect,
     Fail,
     Failure,
     FailureClass,
     Generate,
     Generated,
     GenerateNext,
-    Hold,
-    JournalEntry,
-    Load,
     Message,
     NeedsPrefix,
     Ping,
@@ -46,8 +43,8 @@ from gymq.protocol.messages import (
     Verified,
     VerifiedRollout,
     Verify,
-    Weights,
 )
+from gymq.protocol.replica_messages import Hold, Load, Weights
 
 ROW = b'{"responses_create_params":{"input":"hi"}}'
 _OUTCOME: dict[str, Any] = {"run": "r", "task_index": 1, "rollout_index": 2, "agent": "a", "row": ROW}
@@ -98,7 +95,7 @@ EXAMPLES: tuple[Message, ...] = (
 MESSAGE_TYPES = sorted(
     (
         member
-        for member in vars(messages).values()
+        for member in (vars(messages) | vars(journal_messages) | vars(replica_messages)).values()
         if isinstance(member, type)
         and issubclass(member, Message)
         and str(member.__struct_config__.tag).rpartition(".")[2] in ("v1", "v2")

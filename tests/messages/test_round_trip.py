@@ -8,12 +8,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gymq.protocol.codec import COMPRESS_ABOVE_BYTES, Decoder, compressed, encode
+from gymq.protocol.journal_messages import JournalEntry
 from gymq.protocol.messages import (
     BadMessage,
     DeadLetter,
     Generate,
     Generated,
-    JournalEntry,
     Message,
     Seed,
     Submission,

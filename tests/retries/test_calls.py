@@ -7,7 +7,7 @@ import pytest
 from nats.aio.msg import Msg
 
 from gymq.bus import Bus
-from gymq.bus.rpc import calls as calls_module
+from gymq.bus.rpc import tries
 from gymq.bus.rpc.calls import Calls
 from gymq.failures import RolloutError
 from gymq.protocol.codec import encode
@@ -94,7 +94,7 @@ async def test_a_call_asks_a_full_worker_only_until_its_time_is_over(bus: Bus, r
 async def test_a_call_that_is_lost_is_made_only_so_often(
     bus: Bus, run: str, change: Change, monkeypatch: pytest.MonkeyPatch, reply: Fail | None
 ) -> None:
-    monkeypatch.setattr(calls_module, "ACCEPT_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(tries, "ACCEPT_TIMEOUT_S", 0.1)
     change("call", tries=3)
     worker = Replies(bus, lambda _number: reply)
     await worker.serve(run)
@@ -107,7 +107,7 @@ async def test_a_call_that_is_lost_is_made_only_so_often(
 async def test_losses_and_full_workers_are_counted_apart(
     bus: Bus, run: str, change: Change, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calls_module, "ACCEPT_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(tries, "ACCEPT_TIMEOUT_S", 1.0)
     full, lost = failure(FailureClass.SATURATED), None
     replies = [full, full, lost, full, full, lost, full, Generated(response={})]
     worker = Replies(bus, lambda number: replies[number])

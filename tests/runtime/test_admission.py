@@ -233,7 +233,7 @@ async def test_a_call_waits_for_the_caches_that_replicas_state(
     async def ask(rollout: str, tokens: int) -> None:
         params = {"input": [{"role": "user", "content": "x"}]}
         request = Generate(rollout=rollout, timeout_s=60.0, params=params, session=str(tokens))
-        await calls.call(subjects.model(run), request)
+        await calls.call(subjects.MODEL.of(run), request)
 
     for rollout in ("r/0/0", "r/0/1"):
         budget.start(rollout)
@@ -249,7 +249,7 @@ async def test_a_call_waits_for_the_caches_that_replicas_state(
         assert budget.limit == FILL * 1000
         params = {"input": [{"role": "user", "content": "x"}]}
         request = Generate(rollout="other/0/0", timeout_s=60.0, params=params, session="10")
-        await Calls(await connect(shared_url)).call(subjects.model(run), request)
+        await Calls(await connect(shared_url)).call(subjects.MODEL.of(run), request)
     await until(lambda: budget.limit == FILL * 500)  # there are two processes that ask
     await runner.stop()
 

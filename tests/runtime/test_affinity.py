@@ -56,7 +56,7 @@ class Replicas:
         cached = 0
         for _ in range(TURNS):
             request = Generate(rollout="r/0/0", timeout_s=60.0, params={"input": list(items)}, session=session)
-            generated = await calls.call(subjects.model(self.name), request)
+            generated = await calls.call(subjects.MODEL.of(self.name), request)
             assert isinstance(generated, Generated)
             cached += generated.response["usage"]["input_tokens_details"]["cached_tokens"]
             items += [*generated.response["output"], {"role": "user", "content": "And then?"}]

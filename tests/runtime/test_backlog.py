@@ -14,6 +14,7 @@ from gymq.bus.rpc import serving
 from gymq.bus.rpc.backlog import Backlog, NoWorker
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.process_reports import OpenCall
+from gymq.bus.rpc.tries import Tries
 from gymq.failures import RolloutError
 from gymq.fair_queue import FairQueue
 from gymq.protocol.messages import Call, FailureClass, Priority
@@ -24,14 +25,25 @@ from .scripted_replica import ScriptedReplica, ask, call, limit_patience
 NUM_CALLS = 200
 
 
-class CountedCalls(Calls):
+class CountedTries(Tries):
     """Counts the requests that are sent."""
 
     num_sent = 0
 
-    async def _once(self, *args: Any) -> Any:
+    async def once(self, *args: Any) -> Any:
         self.num_sent += 1
-        return await super()._once(*args)
+        return await super().once(*args)
+
+
+class CountedCalls(Calls):
+    def __init__(self, bus: Bus) -> None:
+        super().__init__(bus)
+        self._tries = CountedTries(bus)
+
+    @property
+    def num_sent(self) -> int:
+        assert isinstance(self._tries, CountedTries)
+        return self._tries.num_sent
 
     @property
     def num_waiting(self) -> int:
@@ -59,7 +71,7 @@ def begin(calls: Calls, subject: str, names: list[str], **request: Any) -> list[
 async def fill(calls: CountedCalls, full: ScriptedReplica, run: str) -> list[asyncio.Task[dict[str, Any]]]:
     begun = begin(calls, run, [f"first/{number}/0" for number in range(5)])
     await until(lambda: full.service.load == 5 and not full.service._subscriptions)
-    await until(lambda: not full.server._background)  # the server knows that it has left
+    await until(lambda: not full.server.jobs._background)  # the server knows that it has left
     return begun
 
 

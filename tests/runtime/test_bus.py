@@ -11,7 +11,6 @@ from nats.aio.msg import Msg
 
 from gymq.bus import Bus, BusError, NoAnswer, NoResponders, NoServer, TooLarge
 from gymq.bus import bus as bus_module
-from gymq.bus import connection as connection_module
 from gymq.bus.connection import HEADER_ROOM_BYTES, OUTAGE_BUFFER_BYTES
 from gymq.cluster.server import EmbeddedServer
 from tests.support.waiting import DEADLINE_S, until
@@ -340,7 +339,7 @@ async def test_a_subject_that_is_no_text_deafens_nobody_for_long(
     shared_url: str, connect: Callable[[str], Awaitable[Bus]], run: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Such a subject ends the read loop of nats-py without a word; the watchdog notices."""
-    monkeypatch.setattr(connection_module, "WATCHDOG_S", 1.0)
+    monkeypatch.setattr("gymq.bus.client.WATCHDOG_S", 1.0)
     victim = await connect(shared_url)
     seen = await echo(victim, f"{run}.*")
     await victim.flush()

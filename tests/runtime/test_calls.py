@@ -17,8 +17,10 @@ from nats.aio.msg import Msg
 from gymq.bus import Bus, blobs
 from gymq.bus.discovery import ServiceListing, first_to_answer
 from gymq.bus.rpc import calls as calls_module
+from gymq.bus.rpc import tries
 from gymq.bus.rpc.backlog import NoWorker
-from gymq.bus.rpc.calls import CallLost, Calls
+from gymq.bus.rpc.calls import Calls
+from gymq.bus.rpc.tries import CallLost
 from gymq.cluster.server import EmbeddedServer
 from gymq.failures import RETRIES, CancelReason, RolloutError
 from gymq.protocol import subjects
@@ -63,8 +65,8 @@ async def replica(other_bus: Bus, run: str) -> ScriptedReplica:
 @pytest.fixture
 def eager(monkeypatch: pytest.MonkeyPatch) -> None:
     """Notices sooner that a worker is gone."""
-    monkeypatch.setattr(calls_module, "ACCEPT_TIMEOUT_S", 1.0)
-    monkeypatch.setattr(calls_module, "PROBE_EVERY_S", 0.2)
+    monkeypatch.setattr(tries, "ACCEPT_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(tries, "PROBE_EVERY_S", 0.2)
     limit_patience(monkeypatch, 0.5)
 
 
@@ -137,7 +139,7 @@ async def test_nothing_is_left_behind_by_calls_that_ended(calls: Calls, replica:
     await until(lambda: len(replica.cancelled) == 20)
     await until(lambda: len(asyncio.all_tasks()) == before)
     assert replica.service.load == 0
-    assert not replica.server.jobs
+    assert not replica.server.jobs.by_reply
 
 
 async def test_a_call_whose_worker_is_killed_is_made_by_another(
@@ -149,7 +151,7 @@ async def test_a_call_whose_worker_is_killed_is_made_by_another(
     await reads(process, "x")
     survivor = ScriptedReplica(replica.bus, f"{run}-s")
     await survivor.serve(run)
-    await until(lambda: calls._of_worker)  # it was accepted
+    await until(lambda: calls._tries._of_worker)  # it was accepted
     process.kill()
     await until(lambda: survivor.started)
     calling.cancel()
@@ -170,7 +172,7 @@ async def test_a_call_whose_only_worker_is_killed_fails_within_seconds(
 async def test_a_session_whose_worker_is_killed_is_lost_within_seconds(
     calls: Calls, run: str, spawn: Spawn, eager: None
 ) -> None:
-    subject = subjects.session(f"{run}-p", "s")
+    subject = subjects.SESSION.of(f"{run}-p", "s")
     process = await spawn(f"{run}-p", subject, "-")
     calling = asyncio.create_task(call(calls, subject, ask("x", timeout_s=3600, sleep_s=3600)))
     await reads(process, "x")
@@ -187,7 +189,7 @@ async def test_a_frozen_worker_is_noticed_and_another_takes_the_call(
     process = await spawn(f"{run}-p", run)
     calling = asyncio.create_task(call(calls, run, ask("x", timeout_s=3600, sleep_s=2.0)))
     await reads(process, "x")
-    await until(lambda: calls._of_worker)  # it was accepted
+    await until(lambda: calls._tries._of_worker)  # it was accepted
     os.kill(process.pid, signal.SIGSTOP)
     survivor = ScriptedReplica(replica.bus, f"{run}-s")
     # Alone from now on: a frozen member of a queue group is still given calls, until the server cuts it off.
@@ -196,7 +198,8 @@ async def test_a_frozen_worker_is_noticed_and_another_takes_the_call(
 
 
 @pytest.mark.parametrize(
-    ("group_of", "kind"), [(subjects.seed, "resources"), (subjects.stateless, "resources"), (subjects.judge, "models")]
+    ("group_of", "kind"),
+    [(subjects.SEED.of, "resources"), (subjects.STATELESS.of, "resources"), (subjects.JUDGE.of, "models")],
 )
 async def test_calls_leave_a_frozen_worker_of_a_group_for_one_that_answers(
     calls: Calls,
@@ -208,7 +211,7 @@ async def test_calls_leave_a_frozen_worker_of_a_group_for_one_that_answers(
     monkeypatch: pytest.MonkeyPatch,
     short_pauses: None,
 ) -> None:
-    monkeypatch.setattr(calls_module, "ACCEPT_TIMEOUT_S", 0.5)
+    monkeypatch.setattr(tries, "ACCEPT_TIMEOUT_S", 0.5)
     subject = group_of(run)
     taken: list[Msg] = []
 
@@ -242,7 +245,7 @@ async def test_calls_leave_a_frozen_worker_of_a_group_for_one_that_answers(
 async def test_a_call_that_nobody_accepts_is_lost(
     calls: Calls, bus: Bus, run: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calls_module, "ACCEPT_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(tries, "ACCEPT_TIMEOUT_S", 0.1)
 
     async def ignore(message: Msg) -> None: ...
 
@@ -255,8 +258,8 @@ async def test_a_session_whose_worker_accepts_nothing_is_lost(
     calls: Calls, bus: Bus, run: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is frozen, or its machine is cut off; the rollout can have another session."""
-    monkeypatch.setattr(calls_module, "ACCEPT_TIMEOUT_S", 0.1)
-    subject = subjects.session(f"{run}-p", "s")
+    monkeypatch.setattr(tries, "ACCEPT_TIMEOUT_S", 0.1)
+    subject = subjects.SESSION.of(f"{run}-p", "s")
 
     async def ignore(message: Msg) -> None: ...
 
@@ -282,7 +285,7 @@ async def test_a_worker_that_comes_soon_gets_the_call(calls: Calls, other_bus: B
 async def test_cancelling_a_call_stops_its_handler(calls: Calls, replica: ScriptedReplica, run: str) -> None:
     calling = asyncio.create_task(call(calls, run, ask("x", wait=True)))
     await until(lambda: replica.started)
-    await until(lambda: calls._of_worker)  # it was accepted
+    await until(lambda: calls._tries._of_worker)  # it was accepted
     calling.cancel()
     await until(lambda: replica.cancelled == ["x"])
 
@@ -301,14 +304,14 @@ async def test_a_call_in_a_session_that_another_process_will_repeat_is_not_stopp
     calls: Calls, bus: Bus, other_bus: Bus, run: str, is_accepted: bool
 ) -> None:
     replica = ScriptedReplica(other_bus, f"{run}-w")
-    subject = subjects.session(replica.worker, "s")
+    subject = subjects.SESSION.of(replica.worker, "s")
     await replica.serve(subject, group="")
     calling = asyncio.create_task(call(calls, subject, ask("x", wait=True)))
     await until(lambda: replica.started)
     if is_accepted:
-        await until(lambda: calls._of_worker)
+        await until(lambda: calls._tries._of_worker)
     calling.cancel(CancelReason.HANDED_OVER)
-    await until(lambda: replica.server._accepted)
+    await until(lambda: replica.server.jobs._accepted)
     for connection in (other_bus, bus, bus, other_bus):  # what is sent for it has arrived, and what that leads to
         await connection.flush()
     replica.go.set()
@@ -373,13 +376,13 @@ async def test_a_saturated_worker_is_asked_until_the_deadline(
 async def test_a_reply_that_is_lost_is_noticed_and_the_call_repeated(
     calls: Calls, replica: ScriptedReplica, run: str, eager: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    send = replica.server.send
+    send = replica.server.jobs.send
 
     async def lose_the_first(*arguments: Any) -> None:
         if len(replica.finished) > 1:
             await send(*arguments)
 
-    monkeypatch.setattr(replica.server, "send", lose_the_first)
+    monkeypatch.setattr(replica.server.jobs, "send", lose_the_first)
     await call(calls, run, ask("x", timeout_s=3600, sleep_s=0.5))
     assert replica.finished == ["x", "x"]
 
@@ -390,16 +393,16 @@ async def test_calls_in_flight_outlive_a_restart_of_the_server(
     replica = ScriptedReplica(await connect(own_server.url), "w")
     await replica.serve("x")
     session = ScriptedReplica(await connect(own_server.url), "v")
-    await session.serve(subjects.sessions_of_worker("v"), group="")
+    await session.serve(subjects.SESSION.of("v"), group="")
     calls = Calls(own_bus)
     working = [
         asyncio.create_task(call(calls, subject, ask(f"{subject}{number}", sleep_s=number / 20)))
         for number in range(40)
-        for subject in ("x", subjects.session("v", "s"))
+        for subject in ("x", subjects.SESSION.of("v", "s"))
     ]
     await until(lambda: any(task.done() for task in working))
     await kill_server()
-    late = [asyncio.create_task(call(calls, subject, ask())) for subject in ("x", subjects.session("v", "s"))]
+    late = [asyncio.create_task(call(calls, subject, ask())) for subject in ("x", subjects.SESSION.of("v", "s"))]
     await asyncio.sleep(0.5)
     await own_server.start()
     await asyncio.gather(*working, *late)
@@ -410,7 +413,7 @@ async def test_a_session_is_not_lost_because_its_worker_is_back_later_than_its_c
 ) -> None:
     """After the server restarted, the caller may be connected again before the worker."""
     monkeypatch.setattr(bus, "_reconnected_at", time.monotonic())
-    subject = subjects.session(run, "s")
+    subject = subjects.SESSION.of(run, "s")
     calling = asyncio.create_task(call(calls, subject, ask()))
     await asyncio.sleep(0.2)
     await ScriptedReplica(other_bus, run).serve(subject, group="")

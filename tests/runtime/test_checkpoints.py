@@ -96,7 +96,7 @@ async def test_a_profiler_that_was_overtaken_counts_nothing_twice_and_leaves_not
 async def test_a_checkpoint_that_cannot_be_read_is_counted_again(own_bus: Bus, run: str, damage: bytes) -> None:
     await put(own_bus, run, 0, 1)
     await Profiler(own_bus)._read_new()
-    await own_bus.js.store(subjects.profile(run), damage)
+    await own_bus.js.store(subjects.PROFILE.of(run), damage)
     assert await read_profile(own_bus.js, run) is None
     await put(own_bus, run, 2)
     profiler = Profiler(own_bus)
@@ -113,14 +113,14 @@ async def test_a_state_of_another_form_is_counted_again(own_bus: Bus, run: str) 
     checkpoint = await read_profile(own_bus.js, run)
     assert checkpoint is not None
     other = encode(msgspec.structs.replace(checkpoint, state=b"another form"))
-    await own_bus.js.store(subjects.profile(run), other)
+    await own_bus.js.store(subjects.PROFILE.of(run), other)
     await put(own_bus, run, 2)
     await Profiler(own_bus)._read_new()
     assert await counted(own_bus, run) == 3
 
 
 async def test_one_damaged_checkpoint_keeps_no_other_run_from_being_counted(own_bus: Bus, run: str) -> None:
-    await own_bus.js.store(subjects.profile(f"{run}x"), b"")
+    await own_bus.js.store(subjects.PROFILE.of(f"{run}x"), b"")
     await put(own_bus, run, 0)
     await Profiler(own_bus)._read_new()
     assert await counted(own_bus, run) == 1

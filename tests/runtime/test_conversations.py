@@ -99,7 +99,7 @@ class Cluster:
         async def on_call(message: Msg) -> None:
             self.sent.append(decode(message.data))
 
-        for subject in (subjects.model(self.name), f"{subjects.model(self.name)}.*"):
+        for subject in (subjects.MODEL.of(self.name), f"{subjects.MODEL.of(self.name)}.*"):
             await self.bus.subscribe(subject, on_call)
         await self.bus.flush()
 
@@ -114,7 +114,7 @@ class Cluster:
         params = {"input": items, "tools": self.tools}
         request = Generate(rollout="r/0/0", timeout_s=DEADLINE_S, params=params, session=session)
         async with asyncio.timeout(DEADLINE_S):
-            generated = await self.calls.call(subjects.model(self.name), request)
+            generated = await self.calls.call(subjects.MODEL.of(self.name), request)
         assert isinstance(generated, Generated)
         return generated
 
@@ -236,17 +236,17 @@ async def test_nobody_continues_the_conversation_of_another_session(cluster: Clu
     guessed = GenerateNext(**params, session=SESSION, after="0" * 32, num_items=2)
     calls = Calls(cluster.bus)
     for request in (theirs, guessed):
-        assert isinstance(await calls.call(subjects.model(cluster.name), request), NeedsPrefix)
+        assert isinstance(await calls.call(subjects.MODEL.of(cluster.name), request), NeedsPrefix)
     shorter = GenerateNext(**params, session=SESSION, after=items.held.state, num_items=1)
     with pytest.raises(RolloutError, match="the conversation has 2 items before this call, not 1") as error:
-        await calls.call(subjects.model(cluster.name), shorter)
+        await calls.call(subjects.MODEL.of(cluster.name), shorter)
     assert error.value.failure_class is FailureClass.BAD_REQUEST
     assert len(cluster.model.inputs) == 1
 
 
 async def test_full_input_by_hand_is_answered_as_before(cluster: Cluster) -> None:
     request = Generate(rollout="r/0/0", timeout_s=DEADLINE_S, params={"input": [said("hello")]}, session="by hand")
-    generated = await Calls(cluster.bus).call(subjects.model(cluster.name), request)
+    generated = await Calls(cluster.bus).call(subjects.MODEL.of(cluster.name), request)
     assert isinstance(generated, Generated)
     assert generated.state is None
 

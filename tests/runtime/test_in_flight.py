@@ -16,18 +16,19 @@ from gymq.bus.discovery import ServiceListing, find_workers
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.serving import Server
 from gymq.bus.weights import Pushed, holding, push
-from gymq.bus.weights.staleness import Superseded
 from gymq.data.records import Record
 from gymq.data.trainer_results import encode_result
 from gymq.defaults import InFlight
 from gymq.execution.attempts import Attempts
 from gymq.execution.model_runner import ModelRunner
 from gymq.execution.resources_runner import ResourcesRunner
+from gymq.failures import RolloutError
 from gymq.model import ModelRequest, WeightsUpdate
 from gymq.processes import KillableProcesses
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
-from gymq.protocol.messages import Failure, FailureClass, Hold, Outcome, Task, VerifiedRollout
+from gymq.protocol.messages import Failure, FailureClass, Outcome, Task, VerifiedRollout
+from gymq.protocol.replica_messages import Hold
 from gymq.testing import prompt, reply
 from tests.runtime.test_weights import safetensors
 from tests.support.waiting import until
@@ -265,7 +266,7 @@ async def test_a_version_that_is_pushed_again_lets_rollouts_continue_if_this_pus
     outcome = await rolling
     assert (outcome.attempt, outcome.policy_versions) == (0, ["v4", "v2"])
     limit = await world.attempts._staleness.limit(world.policy.name, None)
-    with pytest.raises(Superseded):
+    with pytest.raises(RolloutError, match="with the update to"):
         limit.check(["v1", "v2"])
     limit.check(["v3", "v2"])
 
@@ -359,7 +360,7 @@ async def test_rollouts_begin_again_when_the_pusher_died(world: World, monkeypat
     await until(lambda: world.attempts.begun()["begun"]["is_held"])
 
     async def is_dead(subject: str, *arguments: Any, **options: Any) -> None:
-        if subject != subjects.hold(world.policy.name):
+        if subject != subjects.HOLD.of(world.policy.name):
             await published(subject, *arguments, **options)
 
     world.bus.publish = is_dead  # type: ignore[method-assign]
@@ -375,7 +376,7 @@ async def test_a_hold_that_is_not_one_is_ignored(world: World) -> None:
     world.policy.type()
     await world.rollout()
     for body in (b"\xff", encode(Hold(for_s=60.0))[:-2], b'{"type": "hold.v1", "for_s": 1e9}'):
-        await world.bus.publish(subjects.hold(world.policy.name), body)
+        await world.bus.publish(subjects.HOLD.of(world.policy.name), body)
     assert versions_known(await world.rollout(1)) == []
 
 

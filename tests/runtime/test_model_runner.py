@@ -56,7 +56,7 @@ def calls(bus: Bus) -> Calls:
 async def generate(calls: Calls, run: str, **params: Any) -> dict[str, Any]:
     request = Generate(rollout="r/0/0", timeout_s=30.0, params={"input": [], **params}, session="s")
     async with asyncio.timeout(DEADLINE_S):
-        generated = await calls.call(subjects.model(run), request)
+        generated = await calls.call(subjects.MODEL.of(run), request)
     assert isinstance(generated, Generated)
     return generated.response
 
@@ -194,7 +194,7 @@ async def test_a_request_that_does_not_fit_is_not_sent_to_a_judge(calls: Calls, 
 async def read(calls: Calls, run: str, **fields: Any) -> PromptRead:
     request = ReadPrompt(rollout="check", timeout_s=30.0, prompt=[4, 5, 6], num_log_probs=2, **fields)
     async with asyncio.timeout(DEADLINE_S):
-        found = await calls.call(subjects.judge(run), request)
+        found = await calls.call(subjects.JUDGE.of(run), request)
     assert isinstance(found, PromptRead)
     return found
 

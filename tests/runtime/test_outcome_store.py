@@ -212,7 +212,7 @@ async def test_an_outcome_that_nobody_can_read_is_a_failure_that_can_be_replaced
     store: OutcomeStore, js: JetStream, run: str, body: bytes
 ) -> None:
     await put(store, rollout(run, 0))
-    await js.store(subjects.rollout(run, 1, 2), body)
+    await js.store(subjects.ROLLOUT.of(run, 1, 2), body)
     await put(store, rollout(run, 2))
     first, unreadable, last = [found async for found in store.read(run)]
     assert (first[1].task_index, last[1].task_index) == (0, 2)

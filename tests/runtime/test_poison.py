@@ -263,7 +263,7 @@ async def test_a_poisoned_checkpoint_stops_no_profiler(
     js: JetStream, profiler: Profiler, run: str, profile: bytes
 ) -> None:
     await js.store("gym.rollouts.good.0.0", encode(rollout(0)))
-    await js.store(subjects.profile(run), profile)
+    await js.store(subjects.PROFILE.of(run), profile)
     await profiler.start()
     await until_counted(js, 1)
     await js.store("gym.rollouts.good.1.0", encode(rollout(1)))

@@ -113,7 +113,7 @@ async def test_a_judge_is_asked_with_the_precedence_of_the_rollout(bus: Bus, oth
         return Generated(response=await BusModels(Calls(bus)).respond(run, {"input": "?"}))
 
     await judges.server.start()
-    await judges.server.serve(run, subjects.judge(run), decode, judge, group=subjects.MODEL_GROUP, limit=8)
+    await judges.server.serve(run, subjects.JUDGE.of(run), decode, judge, group=subjects.MODEL_GROUP, limit=8)
     await other_bus.flush()
     verifiers.action = verify
     await verifiers.serve(run)

@@ -22,7 +22,7 @@ from gymq.bus.rpc.process_reports import (
 from gymq.bus.rpc.serving import Server
 from gymq.execution.model_runner import ModelRunner
 from gymq.protocol.messages import Generate, Verify
-from gymq.protocol.subjects import model
+from gymq.protocol.subjects import MODEL
 from gymq.testing import reply
 from tests.support.waiting import DEADLINE_S, until, until_answer
 
@@ -62,7 +62,7 @@ def test_calls_of_so_many_runs_are_reported_and_no_more():
 
 async def test_a_call_that_nobody_serves_is_reported_while_it_waits(bus: Bus, run: str):
     calls = Calls(bus)
-    waiting = asyncio.create_task(calls.call(model(run), generate(run)))
+    waiting = asyncio.create_task(calls.call(MODEL.of(run), generate(run)))
     await until(lambda: calls.open.by_run() and calls.open.by_run()[run].waits)
     assert calls.open.by_run()[run].waits == {f"no worker serves gym.model.{run}": 1}
     waiting.cancel()

@@ -56,7 +56,7 @@ async def test_a_run_that_was_deleted_is_opened_again_and_takes_the_same_tasks_a
             await client.open_run(run)
             await client.submit(task(run))
         assert [found.task_index for _, found in [one async for one in queue.queued(run)]] == [0]
-        assert await js.last(streams.RUNS, subjects.run_record(run)) is not None
+        assert await js.last(streams.RUNS, subjects.RUN.of(run)) is not None
         await streams.delete_run(js, run)
 
 
@@ -65,14 +65,14 @@ async def test_urgent_tasks_are_queued_too_and_unreadable_ones_left_out(
 ) -> None:
     await queue.submit(task(run, 0))
     await queue.submit(task(run, 1), urgent=True)
-    await js.store(subjects.tasks(run, "a"), b"not a task")
+    await js.store(subjects.TASK.of(run, "a"), b"not a task")
     assert [found.task_index for _, found in [one async for one in queue.queued(run)]] == [0, 1]
     assert await queue.num_queued(run) == 3
 
 
 async def test_the_first_record_of_a_run_is_kept(bus: Bus, queue: QueueClient, js: JetStream, run: str) -> None:
     async def created_at() -> float:
-        stored = await js.last(streams.RUNS, subjects.run_record(run))
+        stored = await js.last(streams.RUNS, subjects.RUN.of(run))
         assert stored is not None
         record: Run = Decoder(Run)(stored.data)
         return record.created_at

@@ -9,7 +9,8 @@ import pytest
 
 from gymq.bus import Bus, BusError, Msg, client, connection
 from gymq.bus.client import MendedClient
-from gymq.bus.connection import Connection, TooLarge
+from gymq.bus.connection import Connection
+from gymq.bus.errors import TooLarge
 from tests.support.waiting import DEADLINE_S, until
 
 INFO = b'INFO {"server_id": "x", "version": "2.12.0", "max_payload": 8388608, "headers": true}\r\n'
@@ -142,8 +143,8 @@ async def test_a_server_that_reads_nothing_is_noticed_however_many_wait_to_send(
     server: ScriptedServer, frozen_bus: Bus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     publishing = await _too_many(frozen_bus)
-    monkeypatch.setattr(connection, "WATCHDOG_S", 0.2)
-    watching = asyncio.create_task(frozen_bus._watch())
+    monkeypatch.setattr(client, "WATCHDOG_S", 0.2)
+    watching = asyncio.create_task(frozen_bus._nc.watch())
     await until(lambda: server.num_connections == 2 and frozen_bus.is_connected)
     watching.cancel()
     async with asyncio.timeout(DEADLINE_S):

@@ -14,7 +14,7 @@ from gymq.execution.model_runner import ModelRunner
 from gymq.model import Model, ModelRequest
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
-from gymq.protocol.messages import Load
+from gymq.protocol.replica_messages import Load
 from tests.support.waiting import until, until_answer
 
 from .conftest import Connect
@@ -61,7 +61,7 @@ def start(shared_url: str, connect: Connect, run: str) -> Start:
 
 async def tell(bus: Bus, run: str, *workers: str) -> None:
     for worker in workers:
-        await bus.publish(subjects.load(run), encode(Load(worker=worker, running=0, waiting=0)))
+        await bus.publish(subjects.LOAD.of(run), encode(Load(worker=worker, running=0, waiting=0)))
     await bus.flush()
 
 
@@ -116,7 +116,7 @@ async def test_one_that_is_cut_off_keeps_its_part(
 
 async def test_what_is_no_load_is_passed_over(bus: Bus, run: str, start: Start) -> None:
     model = await start("a")
-    await bus.publish(subjects.load(run), b"nonsense")
+    await bus.publish(subjects.LOAD.of(run), b"nonsense")
     await tell(bus, run, "a")
     await model.has((0, 1))
 

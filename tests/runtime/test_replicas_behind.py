@@ -14,7 +14,8 @@ from gymq.bus.queue.tasks import failed_in_queue
 from gymq.bus.weights.staleness import Staleness
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
-from gymq.protocol.messages import FailureClass, Task, VerifiedRollout, Weights
+from gymq.protocol.messages import FailureClass, Task, VerifiedRollout
+from gymq.protocol.replica_messages import Weights
 from tests.support.waiting import until
 
 Behind = Callable[[], None]
@@ -42,7 +43,7 @@ def behind(monkeypatch: pytest.MonkeyPatch) -> Behind:
 async def test_what_was_stored_by_a_try_without_an_answer_is_taken_for_stored(
     js: JetStream, run: str, behind: Behind
 ) -> None:
-    subject = subjects.rollout(run, 0, 0)
+    subject = subjects.ROLLOUT.of(run, 0, 0)
     await js.store(subject, b"body")
     behind()
     stored = await js.publish_or_last(streams.ROLLOUTS, subject, b"body", last=0, patience_s=20)
@@ -55,7 +56,7 @@ async def test_a_failure_that_was_just_stored_has_its_dead_letter(bus: Bus, run:
     failed = failed_in_queue(task, FailureClass.NO_WORKER, "no agent", retryable=True)
     await OutcomeStore(bus).put(failed, replaces=None, patience_s=20)
     behind()
-    await dead_letter_failure(bus, "agent", task, subjects.tasks(run, "a"), encode(task))
+    await dead_letter_failure(bus, "agent", task, subjects.TASK.of(run, "a"), encode(task))
     assert [entry.letter.reason async for entry in DeadLetters(bus).read(run)] == ["no agent"]
 
 
@@ -83,5 +84,5 @@ async def test_weights_that_were_just_pushed_are_known(bus: Bus, run: str, behin
     staleness = Staleness(bus)
     await staleness.follow(run)
     behind()
-    await bus.js.store(subjects.weights(run), encode(Weights(policy_version="v1", path="x")))
+    await bus.js.store(subjects.WEIGHTS.of(run), encode(Weights(policy_version="v1", path="x")))
     await until(lambda: staleness._models[run].newest == "v1")

@@ -121,7 +121,7 @@ async def ask(calls: Calls, subject: str, request: Call) -> Message:
 
 
 async def seed(calls: Calls, name: str) -> str | None:
-    seeded = await ask(calls, subjects.seed(name), Seed(rollout="r", timeout_s=60.0, row=ROW))
+    seeded = await ask(calls, subjects.SEED.of(name), Seed(rollout="r", timeout_s=60.0, row=ROW))
     assert isinstance(seeded, Seeded)
     return seeded.session
 
@@ -198,21 +198,21 @@ async def test_ten_thousand_sessions_live_in_one_worker(calls: Calls, start: Sta
 async def test_a_worker_without_state_says_so_and_needs_no_seed_any_more(calls: Calls, start: Start, run: str) -> None:
     replica = await start(Pure(name=run))
     assert await seed(calls, run) is None
-    seeds = next(service for service in replica.server.services if service.subject == subjects.seed(run))
+    seeds = next(service for service in replica.server.services if service.subject == subjects.SEED.of(run))
     for _ in range(3):
-        assert await ask(calls, subjects.stateless(run), verify()) == Verified(reward=1.0)
+        assert await ask(calls, subjects.STATELESS.of(run), verify()) == Verified(reward=1.0)
     assert seeds.num_requests == 1
 
 
 async def test_calls_to_a_worker_without_state_go_to_all_replicas(calls: Calls, start: Start, run: str) -> None:
     replicas = [await start(Pure(name=run)) for _ in range(2)]
     for _ in range(50):
-        await ask(calls, subjects.stateless(run), verify())
+        await ask(calls, subjects.STATELESS.of(run), verify())
     counts = [
         service.num_requests
         for replica in replicas
         for service in replica.server.services
-        if service.subject == subjects.stateless(run)
+        if service.subject == subjects.STATELESS.of(run)
     ]
     assert sum(counts) == 50
     assert min(counts) > 5
@@ -222,7 +222,7 @@ async def test_a_worker_that_keeps_state_by_now_answers_as_a_lost_session(calls:
     await start(Counter(name=run))
     for request in (add(1, 1), verify()):
         with pytest.raises(RolloutError) as error:
-            await ask(calls, subjects.stateless(run), request)
+            await ask(calls, subjects.STATELESS.of(run), request)
         assert error.value.failure_class is FailureClass.SESSION_LOST
 
 
@@ -230,7 +230,7 @@ async def test_a_worker_that_keeps_state_by_now_answers_as_a_lost_session(calls:
 async def test_a_row_that_does_not_fit_is_an_invalid_task(calls: Calls, start: Start, run: str, row: bytes) -> None:
     await start(Counter(name=run))
     with pytest.raises(RolloutError) as error:
-        await ask(calls, subjects.seed(run), Seed(rollout="r", timeout_s=60.0, row=row))
+        await ask(calls, subjects.SEED.of(run), Seed(rollout="r", timeout_s=60.0, row=row))
     assert (error.value.failure_class, error.value.retryable) == (FailureClass.INVALID_TASK, False)
 
 
@@ -242,14 +242,14 @@ async def test_a_verdict_that_cannot_be_sent_is_a_failure_of_the_verifier(
     author.action = lambda: gymq.Verdict(1.0, member=member)
     await start(author)
     with pytest.raises(RolloutError, match=r"(no wire form|cannot be encoded).*\$\.verdict\.member") as error:
-        await ask(calls, subjects.stateless(run), verify())
+        await ask(calls, subjects.STATELESS.of(run), verify())
     assert error.value.failure_class is FailureClass.VERIFIER_FAILED
 
 
 async def test_a_session_can_be_used_by_hand(bus: Bus, start: Start, run: str) -> None:
     await start(Counter(name=run))
     by_hand = {"type": "seed.v1", "rollout": "x", "timeout_s": 30, "row": json.loads(ROW)}
-    (seeded,) = await frames(bus, subjects.seed(run), json.dumps(by_hand).encode(), 1)
+    (seeded,) = await frames(bus, subjects.SEED.of(run), json.dumps(by_hand).encode(), 1)
     address = Decoder(Seeded)(seeded).session
     call = by_hand | {"type": "tool_call.v1", "number": 1, "name": "add", "arguments": '{"amount": 4}'}
     del call["row"]
@@ -343,7 +343,7 @@ async def test_a_drain_stops_the_calls_that_run_at_its_deadline(calls: Calls, st
 
 async def test_requests_of_the_wrong_kind_are_refused(bus: Bus, start: Start, run: str) -> None:
     await start(Counter(name=run))
-    for subject in (subjects.seed(run), subjects.stateless(run)):
+    for subject in (subjects.SEED.of(run), subjects.STATELESS.of(run)):
         (answer,) = await frames(bus, subject, encode(Seeded(session=None)), 1)
         assert b"bad_request" in answer
 

@@ -18,7 +18,8 @@ from gymq.execution.model_runner import ModelRunner
 from gymq.model import ModelLoad, ModelRequest
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
-from gymq.protocol.messages import Generate, Generated, Load
+from gymq.protocol.messages import Generate, Generated
+from gymq.protocol.replica_messages import Load
 from gymq.testing import reply
 from tests.support.waiting import DEADLINE_S, until
 
@@ -82,7 +83,7 @@ class Cluster:
                 heard.put_nowait(message)
 
         bus = self.buses[worker]
-        subscription = await bus.subscribe(subjects.load(self.name), on_load)
+        subscription = await bus.subscribe(subjects.LOAD.of(self.name), on_load)
         async with asyncio.timeout(DEADLINE_S):
             await heard.get()
         await bus.unsubscribe(subscription)
@@ -92,7 +93,7 @@ class Cluster:
         """Who answered."""
         request = Generate(rollout="r/0/0", timeout_s=30.0, params={"input": []}, session=session)
         async with asyncio.timeout(DEADLINE_S):
-            generated = await self.calls.call(subjects.model(self.name), request)
+            generated = await self.calls.call(subjects.MODEL.of(self.name), request)
         assert isinstance(generated, Generated)
         return generated.worker
 
@@ -175,15 +176,15 @@ async def test_a_replica_that_has_too_many_waiting_is_left_out_of_its_own_sessio
     service.limit = 1
     replica.go.clear()
     request = Generate(rollout="r/0/0", timeout_s=60.0, params={"input": []}, session="filler")
-    filling = [Calls(bus).call(subjects.replica(two.name, holder), request) for _ in range(3)]
+    filling = [Calls(bus).call(subjects.REPLICA.of(two.name, holder), request) for _ in range(3)]
     filled = asyncio.gather(*filling)
     await until(lambda: service.held_back == 2 and not service._subscriptions)
-    await until(lambda: not two.servers[holder]._background)  # the server knows that it has left
+    await until(lambda: not two.servers[holder].jobs._background)  # the server knows that it has left
     assert await two.ask("s") == other
     replica.go.set()
     await filled
     await until(lambda: len(service._subscriptions) == 2)
-    answer = await Calls(bus).call(subjects.replica(two.name, holder), request)
+    answer = await Calls(bus).call(subjects.REPLICA.of(two.name, holder), request)
     assert isinstance(answer, Generated)
     assert answer.worker == holder
 
@@ -191,17 +192,17 @@ async def test_a_replica_that_has_too_many_waiting_is_left_out_of_its_own_sessio
 async def test_calls_leave_a_frozen_replica_for_the_one_that_is_left(
     shared_url: str, bus: Bus, run: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("gymq.bus.rpc.calls.ACCEPT_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("gymq.bus.rpc.tries.ACCEPT_TIMEOUT_S", 0.1)
     taken = []
 
     async def ignore(message: Any) -> None:
         taken.append(message)
 
     async with cluster_of(shared_url, run, bus, "a") as cluster:
-        for subject in (subjects.model(run), subjects.replica(run, "frozen")):
+        for subject in (subjects.MODEL.of(run), subjects.REPLICA.of(run, "frozen")):
             await bus.subscribe(subject, ignore, group=subjects.MODEL_GROUP)
         await cluster.reported("a", running=50, waiting=0)
-        await bus.publish(subjects.load(run), encode(Load(worker="frozen", running=0, waiting=0)))
+        await bus.publish(subjects.LOAD.of(run), encode(Load(worker="frozen", running=0, waiting=0)))
         await until(lambda: "frozen" in cluster.routes._models[run])
         assert await asyncio.gather(*(cluster.ask(f"in flight {number}") for number in range(20))) == ["a"] * 20
         assert taken
@@ -230,14 +231,14 @@ async def test_a_new_replica_gets_new_sessions(two: Cluster) -> None:
     "body", [b"", b"\xff", b"{}", encode(Generate(rollout="r", timeout_s=1, params={}, session="s"))]
 )
 async def test_what_is_no_load_is_ignored(two: Cluster, bus: Bus, body: bytes) -> None:
-    await bus.publish(subjects.load(two.name), body)
+    await bus.publish(subjects.LOAD.of(two.name), body)
     await two.reported("a")
     assert await two.ask("s") in ("a", "b")
 
 
 async def test_a_made_up_replica_costs_no_call(two: Cluster, bus: Bus) -> None:
     for _ in range(3):
-        await bus.publish(subjects.load(two.name), encode(Load(worker="nobody", running=0, waiting=0)))
+        await bus.publish(subjects.LOAD.of(two.name), encode(Load(worker="nobody", running=0, waiting=0)))
     await two.reported("a", "b", running=100, waiting=0)
     assert {await two.ask(f"{number}") for number in range(20)} <= {"a", "b"}
 
@@ -247,7 +248,7 @@ async def test_a_replica_without_a_load_of_its_own_tells_its_calls(two: Cluster,
     replica.reported = None
     replica.go.clear()
     request = Generate(rollout="r/0/0", timeout_s=30.0, params={"input": []}, session="s")
-    calling = asyncio.create_task(Calls(bus).call(subjects.replica(two.name, "a"), request))
+    calling = asyncio.create_task(Calls(bus).call(subjects.REPLICA.of(two.name, "a"), request))
     await until(lambda: two.runners["a"]._load().running == 1)
     replica.go.set()
     await calling

@@ -96,7 +96,7 @@ async def test_what_came_after_the_checkpoint_counts(bus: Bus, run: str) -> None
 
 async def test_a_checkpoint_of_another_version_does_not_change_the_count(bus: Bus, run: str) -> None:
     await put(bus, rollout(run, 0), rollout(run, 1))
-    await bus.js.store(subjects.profile(run), b'{"type": "profile.v99"}')
+    await bus.js.store(subjects.PROFILE.of(run), b'{"type": "profile.v99"}')
     state = await Runs(bus).state(Run(run=run, created_at=7.0))
     assert (state.num_stored, state.num_rewarded, state.mean_reward) == (2, 0, None)
 
@@ -145,21 +145,21 @@ async def test_a_count_that_the_server_cannot_give_is_an_error_and_not_zero(
 
 async def test_the_count_is_that_of_the_subjects(bus: Bus, run: str) -> None:
     await put(bus, *(rollout(run, task, index) for task in range(20) for index in range(task % 4)))
-    counts = await bus.js.count_by_subject(streams.ROLLOUTS, subjects.rollouts_of_run(run))
+    counts = await bus.js.count_by_subject(streams.ROLLOUTS, subjects.ROLLOUT.below(run))
     assert await Runs(bus).num_stored(run) == sum(counts.values()) == 30
 
 
 async def test_a_record_that_cannot_be_read_hides_no_other_run(own_bus: Bus, run: str) -> None:
     js = own_bus.js
-    await js.store(subjects.run_record(f"{run}x"), b"")
-    await js.store(subjects.run_record(run), encode(Run(run=run, created_at=1.0)))
+    await js.store(subjects.RUN.of(f"{run}x"), b"")
+    await js.store(subjects.RUN.of(run), encode(Run(run=run, created_at=1.0)))
     runs = Runs(own_bus)
     assert [record.run for record in await runs.records()] == [run]
     assert await runs.record(f"{run}x") is None
 
 
 async def test_a_record_that_changes_while_it_is_changed_keeps_both_changes(bus: Bus, run: str) -> None:
-    subject = subjects.run_record(run)
+    subject = subjects.RUN.of(run)
     await bus.js.store(subject, encode(Run(run=run, created_at=1.0)))
     resumed = [encode(Run(run=run, created_at=1.0, num_rollouts=8))]
 

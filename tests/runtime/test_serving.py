@@ -15,7 +15,7 @@ from gymq.bus.rpc.calls import Calls
 from gymq.failures import JudgeFailed, RolloutError
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder, encode
-from gymq.protocol.messages import BadMessage, Cancel, Fail, FailureClass, Generated, Ping, Pong, call_id
+from gymq.protocol.messages import BadMessage, Cancel, Fail, FailureClass, Generated, Ping, Pong
 from tests.support.waiting import DEADLINE_S, until
 
 from .scripted_replica import ScriptedReplica, ask, call, decode, frames, limit_patience, noise
@@ -109,7 +109,7 @@ async def test_whatever_a_handler_does_the_caller_gets_a_failure_and_the_worker_
     assert len(error.message) < 5000
     assert (await call(calls, run, ask()))["worker"] == replica.worker
     await until(lambda: replica.service.load == 0)
-    assert not replica.server.jobs
+    assert not replica.server.jobs.by_reply
 
 
 async def test_a_typed_failure_of_a_handler_arrives_as_it_is(calls: Calls, replica: ScriptedReplica, run: str) -> None:
@@ -169,8 +169,8 @@ async def test_a_request_that_wants_its_reply_elsewhere_is_ignored(
     watching = await bus.subscribe(reply, spy)
     await bus.publish(run, encode(ask()), reply=reply)
     await bus.publish(run, b"garbage", reply=reply)
-    await bus.publish(subjects.ping(bus.role, replica.worker), encode(Ping(calls=[])), reply=reply)
-    await bus.publish(subjects.ping(bus.role, replica.worker), b"garbage", reply=reply)
+    await bus.publish(subjects.PING.of(bus.role, replica.worker), encode(Ping(calls=[])), reply=reply)
+    await bus.publish(subjects.PING.of(bus.role, replica.worker), b"garbage", reply=reply)
     await frames(bus, run, encode(ask("last")), 1)
     await bus.unsubscribe(watching)
     assert replica.started == ["last"]
@@ -180,16 +180,16 @@ async def test_a_request_that_wants_its_reply_elsewhere_is_ignored(
 async def test_a_ping_tells_which_calls_are_gone(bus: Bus, replica: ScriptedReplica, run: str) -> None:
     waiting = asyncio.create_task(frames(bus, run, encode(ask(wait=True)), 1))
     await until(lambda: replica.started)
-    (reply,) = replica.server.jobs
-    (job,) = replica.server.jobs.values()
+    (reply,) = replica.server.jobs.by_reply
+    (job,) = replica.server.jobs.by_reply.values()
     await until(lambda: job.id)
-    call = call_id(str(reply))
+    call = subjects.call_id(str(reply))
     ping = encode(Ping(calls=[call, "x", ""]))
-    pong = await bus.request(subjects.ping(bus.role, replica.worker), ping, timeout_s=20)
+    pong = await bus.request(subjects.PING.of(bus.role, replica.worker), ping, timeout_s=20)
     assert decode_pong(pong.data).gone == ["x", ""]
     replica.go.set()
     await waiting
-    pong = await bus.request(subjects.ping(bus.role, replica.worker), ping, timeout_s=20)
+    pong = await bus.request(subjects.PING.of(bus.role, replica.worker), ping, timeout_s=20)
     assert decode_pong(pong.data).gone == [call, "x", ""]
 
 
@@ -197,7 +197,7 @@ async def test_a_ping_tells_which_calls_are_gone(bus: Bus, replica: ScriptedRepl
 async def test_a_cancel_that_means_nothing_is_ignored(
     calls: Calls, bus: Bus, replica: ScriptedReplica, run: str, body: bytes
 ) -> None:
-    await bus.publish(subjects.cancel(bus.role, replica.worker), body)
+    await bus.publish(subjects.CANCEL.of(bus.role, replica.worker), body)
     assert await call(calls, run, ask())
 
 
@@ -369,7 +369,7 @@ async def test_what_a_drain_cannot_finish_is_made_by_another(
     await replica.server.drain(0.1)
     assert replica.cancelled == ["a"]
     assert (await working)["worker"] == other.worker
-    assert not replica.server.jobs
+    assert not replica.server.jobs.by_reply
 
 
 async def test_a_drained_worker_starts_nothing_that_waited(calls: Calls, other_bus: Bus, run: str) -> None:

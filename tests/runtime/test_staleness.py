@@ -21,7 +21,8 @@ from gymq.model import ModelRequest
 from gymq.processes import KillableProcesses
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
-from gymq.protocol.messages import Failure, FailureClass, Outcome, Task, Unresolved, VerifiedRollout, Weights
+from gymq.protocol.messages import Failure, FailureClass, Outcome, Task, Unresolved, VerifiedRollout
+from gymq.protocol.replica_messages import Weights
 from gymq.testing import prompt, reply
 from tests.support.waiting import until
 
@@ -84,7 +85,7 @@ class Bench:
         for version in versions:
             record = Weights(policy_version=version, path="x", before=list(self.before), at=time.time())
             self.before.append(version)
-            await self.bus.js.store(subjects.weights(self.policy.name), encode(record))
+            await self.bus.js.store(subjects.WEIGHTS.of(self.policy.name), encode(record))
             self.policy.policy_version = version
         known = self.attempts._staleness._models.get(self.policy.name)
         if known is not None and versions:
@@ -252,7 +253,7 @@ async def test_what_was_begun_before_the_first_push_is_behind_by_all_pushes(benc
 async def test_how_far_a_version_is_behind(bus: Bus, run: str, version: str, behind: int) -> None:
     history = ["v1", "back again", "v2"]
     record = Weights(policy_version="v3", path="x", before=history)
-    await bus.js.store(subjects.weights(run), encode(record))
+    await bus.js.store(subjects.WEIGHTS.of(run), encode(record))
     staleness = Staleness(bus)
     (await staleness.limit(run, behind)).check([version, "v3"])
     if behind:
@@ -269,7 +270,10 @@ async def test_a_push_that_was_not_heard_is_read_after_a_reconnect(
     await own_server.start()
     pusher = await Bus.connect(own_server.url, role="test", name="pusher")
     await pusher.js.publish_with_retry(
-        subjects.weights("policy"), encode(Weights(policy_version="v2", path="x", before=["v1"])), {}, patience_s=30.0
+        subjects.WEIGHTS.of("policy"),
+        encode(Weights(policy_version="v2", path="x", before=["v1"])),
+        {},
+        patience_s=30.0,
     )
     await pusher.close()
 

@@ -43,7 +43,7 @@ async def test_all_streams_and_consumers_are_made(own_bus: Bus) -> None:
 async def test_making_them_again_changes_nothing_and_loses_nothing(own_bus: Bus) -> None:
     js = own_bus.js
     await streams.ensure(js, ["simple"])
-    await js.store(subjects.tasks("r", "simple"), b"task")
+    await js.store(subjects.TASK.of("r", "simple"), b"task")
     before = await configs(js), await consumers(js, streams.TASKS)
     await streams.ensure(js, ["simple"])
     assert (await configs(js), await consumers(js, streams.TASKS)) == before
@@ -117,7 +117,7 @@ async def test_an_agent_whose_name_cannot_be_one_is_refused(js: JetStream, name:
 
 async def test_every_stored_outcome_rings_the_doorbell(bus: Bus, other_bus: Bus, run: str) -> None:
     rung: list[Msg] = []
-    await other_bus.listen(subjects.done_of_run(run), rung.append)
+    await other_bus.listen(subjects.DONE.below(run), rung.append)
     await other_bus.flush()
     outcome = VerifiedRollout(run=run, task_index=1, rollout_index=2, agent="a", row=b"{}", response={}, reward=1.0)
     await OutcomeStore(bus).put(outcome, replaces=None, patience_s=20)
@@ -127,8 +127,8 @@ async def test_every_stored_outcome_rings_the_doorbell(bus: Bus, other_bus: Bus,
 
 async def test_a_second_task_with_the_same_id_is_not_queued(js: JetStream, run: str) -> None:
     headers = {"Nats-Msg-Id": f"{run}/0/0"}
-    first = await js.store(subjects.tasks(run, "x"), b"", headers=headers)
-    second = await js.store(subjects.tasks(run, "x"), b"", headers=headers)
+    first = await js.store(subjects.TASK.of(run, "x"), b"", headers=headers)
+    second = await js.store(subjects.TASK.of(run, "x"), b"", headers=headers)
     assert (first.duplicate, second.duplicate) == (False, True)
 
 
@@ -136,15 +136,15 @@ async def test_deleting_a_run_leaves_the_others(own_bus: Bus, run: str) -> None:
     js = own_bus.js
     other = f"{run}x"
     for name in (run, other):
-        await js.store(subjects.tasks(name, "x"), b"")
-        await js.store(subjects.urgent_tasks(name, "x"), b"")
-        await js.store(subjects.rollout(name, 0, 0), b"")
-        await js.store(subjects.rollout_parts(name, 0, 0, "d") + ".0", b"")
-        await js.store(subjects.run_record(name), b"")
-        await js.store(subjects.profile(name), b"")
-        await js.store(subjects.steering(name), b"")
+        await js.store(subjects.TASK.of(name, "x"), b"")
+        await js.store(subjects.URGENT_TASK.of(name, "x"), b"")
+        await js.store(subjects.ROLLOUT.of(name, 0, 0), b"")
+        await js.store(subjects.ROLLOUT_PART.begun(name, 0, 0, "d") + ".0", b"")
+        await js.store(subjects.RUN.of(name), b"")
+        await js.store(subjects.PROFILE.of(name), b"")
+        await js.store(subjects.STEERING.of(name), b"")
         await js.store(subjects.cancelled(name, None), b"")
-        await js.store(subjects.journal(name, 0, 0), b"")
+        await js.store(subjects.JOURNAL.of(name, 0, 0), b"")
     await streams.delete_run(js, run)
     left = [
         subject

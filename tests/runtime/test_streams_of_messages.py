@@ -8,7 +8,7 @@ import pytest
 from nats.aio.msg import Msg
 
 from gymq.bus import Bus, BusError, NoAnswer, TooLarge, jetstream
-from gymq.bus.jetstream import STREAM_FULL, STREAM_NOT_FOUND, WRONG_LAST_SEQUENCE, JetStream, JetStreamError, PubAck
+from gymq.bus.jetstream import Code, JetStream, JetStreamError, PubAck
 from gymq.cluster.server import EmbeddedServer
 from tests.support.waiting import DEADLINE_S, until, until_answer
 
@@ -59,7 +59,7 @@ async def test_a_stream_that_does_not_exist_is_a_sentence(js: JetStream, run: st
         await sequences(js, run)
     with pytest.raises(JetStreamError, match=f"the NATS server has no stream {run}") as refused:
         await js.api(f"STREAM.INFO.{run}")
-    assert refused.value.code == STREAM_NOT_FOUND
+    assert refused.value.code == Code.STREAM_NOT_FOUND
 
 
 @pytest.mark.parametrize("body", [b"", b"\xff", b"hello", b"[1]", b'{"error": 7}'])
@@ -83,7 +83,7 @@ async def test_fifty_racing_writers_store_one(
         try:
             await writers[number % 5].publish_with_retry(f"{stream}.x", b"%d" % number, FIRST, patience_s=20)
         except JetStreamError as error:
-            if error.code != WRONG_LAST_SEQUENCE:
+            if error.code != Code.WRONG_LAST_SEQUENCE:
                 raise
             return False
         return True
@@ -175,7 +175,7 @@ async def test_a_stream_that_stays_full_is_a_sentence(js: JetStream, run: str, l
     await js.store(f"{run}.x", b"")
     with pytest.raises(JetStreamError, match=r"disk full: .*maximum messages.*`gymq delete --run RUN`") as refused:
         await js.publish_with_retry(f"{run}.x", b"", {}, patience_s=0.3)
-    assert refused.value.code == STREAM_FULL
+    assert refused.value.code == Code.STREAM_FULL
 
 
 @pytest.mark.parametrize("count", [0, 1, 15, 16, 17, 32, 33, 48, 50])

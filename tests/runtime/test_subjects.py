@@ -1,10 +1,8 @@
 """Subjects are built from checked names only, and `subjects.md` shows all of them."""
 
 import ast
-import inspect
 import re
 import shlex
-from collections.abc import Callable
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -17,21 +15,16 @@ import gymq
 from gymq.bus import streams
 from gymq.cluster.server import roles
 from gymq.cluster.server.roles import OPERATOR, ROLES, Role
-from gymq.protocol import messages, subjects
+from gymq.protocol import journal_messages, messages, replica_messages, subjects
 from gymq.protocol.codec import Decoder
 from gymq.protocol.messages import Message
 from gymq.protocol.subjects import SUBJECTS, BadToken, RolloutId, Subject
 
 PAGE = (Path(__file__).parents[2] / "subjects.md").read_text()
 
-BUILDERS = [
-    function
-    for name, function in vars(subjects).items()
-    if inspect.isfunction(function) and function.__module__ == subjects.__name__
-    if name not in ("token", "instance", "is_token", "answered_by", "asked_by", "reply", "of_worker", "urgent_entrance")
-]
+NUMBERS = {"<task>", "<rollout>", "<n>"}
 LONG = "a" * 65
-LONG_NAMES = ("agent", "resources", "model", "name")  # of instances
+LONG_NAMES = ("agent", "resources", "model")  # of instances
 HOSTILE = [
     "",
     ".",
@@ -48,26 +41,30 @@ HOSTILE = [
     "$SRV",
 ]
 
-builder = pytest.mark.parametrize("build", BUILDERS, ids=lambda function: function.__name__)
+ROWS = [row for row in SUBJECTS if row.pattern.startswith("gym.")]
 
 
-def arguments_of(build: Callable[..., str]) -> dict[str, Any]:
-    """Good arguments."""
-    types = inspect.signature(build).parameters
-    return {name: "x" if parameter.annotation == "str" else 7 for name, parameter in types.items()}
+def good_names(row: Subject) -> dict[str, Any]:
+    """Good names for the places of a pattern, in order."""
+    return {place: 7 if f"<{place}>" in NUMBERS else "x" for place in re.findall(r"<(\w+)>", row.pattern)}
 
 
-@builder
+def of_pattern(row: Subject) -> str:
+    return row.pattern
+
+
+@pytest.mark.parametrize("row", ROWS, ids=of_pattern)
 @pytest.mark.parametrize("hostile", [*HOSTILE, None, 7, b"x", ["x"]])
-def test_a_hostile_name_never_enters_a_subject(build: Callable[..., str], hostile: Any) -> None:
-    good = arguments_of(build)
-    for name, value in good.items():
+def test_a_hostile_name_never_enters_a_subject(row: Subject, hostile: Any) -> None:
+    good = good_names(row)
+    for place, value in good.items():
         if value == "x":
-            if hostile == LONG and name in LONG_NAMES:
-                assert LONG not in build(**good | {name: hostile})
+            names = (good | {place: hostile}).values()
+            if hostile == LONG and place in LONG_NAMES:
+                assert LONG not in row.of(*names)
                 continue
             with pytest.raises(BadToken):
-                build(**good | {name: hostile})
+                row.of(*names)
 
 
 @pytest.mark.parametrize("name", ["a" * 65, "b-_" * 85])
@@ -76,7 +73,7 @@ def test_a_long_instance_name_becomes_a_token_of_its_own(name: str) -> None:
     assert subjects.is_token(found)
     assert found[:47] == name[:47]
     assert found not in (subjects.instance(name + "c"), subjects.instance(name[:64]))
-    assert subjects.tasks("run", name) == f"gym.tasks.run.{found}"
+    assert subjects.TASK.of("run", name) == f"gym.tasks.run.{found}"
 
 
 @pytest.mark.parametrize("name", ["", "a.b", "a b" * 30, "*" * 70, "a" * 257, "a" * 70 + "\n", None])
@@ -85,14 +82,28 @@ def test_other_names_are_refused_whatever_their_length(name: Any) -> None:
         subjects.instance(name)
 
 
-@builder
-@pytest.mark.parametrize("hostile", ["1.2", "*", "7", 1.5, [1]])
-def test_what_is_no_number_never_enters_a_subject(build: Callable[..., str], hostile: Any) -> None:
-    good = arguments_of(build)
-    for name, value in good.items():
+@pytest.mark.parametrize("row", ROWS, ids=of_pattern)
+@pytest.mark.parametrize("hostile", ["1.2", "*", "7", 1.5, [1], None])
+def test_what_is_no_number_never_enters_a_subject(row: Subject, hostile: Any) -> None:
+    good = good_names(row)
+    for place, value in good.items():
         if value == 7:
             with pytest.raises((ValueError, TypeError)):
-                build(**good | {name: hostile})
+                row.of(*(good | {place: hostile}).values())
+
+
+@pytest.mark.parametrize("row", ROWS, ids=of_pattern)
+def test_names_take_their_places_in_the_pattern(row: Subject) -> None:
+    names = good_names(row)
+    full = re.sub(r"<(\w+)>", lambda place: str(names[place[1]]), row.pattern)
+    assert row.of(*names.values()) == full
+    assert row.of() == row.wildcard == re.sub(r"<\w+>", "*", row.pattern)
+    for count in range(1, len(names) + 1):
+        some = list(names.values())[:count]
+        assert full.startswith(row.begun(*some))
+        assert row.of(*some).startswith(row.begun(*some))
+    with pytest.raises(ValueError, match="longer"):
+        row.of(*names.values(), "x")
 
 
 @given(st.text(max_size=70))
@@ -155,7 +166,7 @@ def test_the_string_form_of_a_rollout_is_read_back(run: str, task_index: int, ro
     rollout = RolloutId(run, task_index, rollout_index)
     assert f"{rollout}" == f"{run}/{task_index}/{rollout_index}"
     assert RolloutId.parse(str(rollout)) == rollout
-    assert RolloutId.of_subject(subjects.rollout(*rollout)) == rollout
+    assert RolloutId.of_subject(subjects.ROLLOUT.of(*rollout)) == rollout
     assert RolloutId.run_of(str(rollout)) == run
 
 
@@ -166,10 +177,7 @@ def test_a_string_that_names_no_rollout_is_noticed(text: str) -> None:
 
 def test_a_refusal_says_what_would_be_right() -> None:
     with pytest.raises(BadToken, match=r"run 'a\.b' must be 1 to 64 characters of A-Z, a-z, 0-9, _ and -"):
-        subjects.tasks("a.b", "agent")
-
-
-NUMBERS = {"<task>", "<rollout>", "<n>"}
+        subjects.TASK.of("a.b", "agent")
 
 
 def matches(pattern: str, subject: str) -> bool:
@@ -181,15 +189,6 @@ def matches(pattern: str, subject: str) -> bool:
         token in (want, "*") or (want.startswith("<") and (token.isdecimal() or want not in NUMBERS))
         for want, token in zip(wanted, tokens, strict=True)
     )
-
-
-@builder
-def test_every_subject_that_is_built_stands_in_the_table(build: Callable[..., str]) -> None:
-    built = build(**arguments_of(build))
-    if build in (subjects.task_parts, subjects.rollout_parts, subjects.call_parts, subjects.weights_parts):
-        built = f"{built}.0"
-    rows = [row for row in SUBJECTS if matches(row.pattern, built)]
-    assert len(rows) == 1 or (rows and built.endswith(">"))
 
 
 def spelled_out(file: Path) -> list[str]:
@@ -235,7 +234,8 @@ def test_the_page_says_of_every_subject_who_uses_it_and_what_is_guaranteed() -> 
 
 def test_every_message_of_the_table_exists() -> None:
     named = {word for row in SUBJECTS if "JSON" not in row.messages for word in re.findall(r"[A-Z]\w+", row.messages)}
-    assert all(issubclass(getattr(messages, name), Message) for name in named)
+    known = vars(messages) | vars(journal_messages) | vars(replica_messages)
+    assert all(issubclass(known[name], Message) for name in named)
 
 
 def commands() -> list[list[str]]:

@@ -32,7 +32,7 @@ async def queue_tasks(bus: Bus, run: str, num_tasks: int) -> None:
     await streams.ensure_agent(bus.js, run)
     for number in range(num_tasks):
         task = Task(run=run, task_index=number, rollout_index=0, agent=run, row=b"{}", timeout_s=60.0)
-        await bus.js.store(subjects.tasks(run, run), encode(task))
+        await bus.js.store(subjects.TASK.of(run, run), encode(task))
 
 
 @pytest.mark.parametrize("slots", [2, 3, 8])

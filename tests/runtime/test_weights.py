@@ -13,7 +13,7 @@ import pytest
 import gymq
 from gymq.bus import Bus, BusError, NoResponders, connection, streams
 from gymq.bus.discovery import ServiceListing
-from gymq.bus.jetstream import STREAM_FULL, JetStreamError
+from gymq.bus.jetstream import Code, JetStreamError
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.serving import Server
 from gymq.bus.weights import Pushed, PushError, push, pushing
@@ -23,7 +23,8 @@ from gymq.execution.weights_follower import WeightsFailed
 from gymq.model import ModelRequest, WeightsUpdate
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
-from gymq.protocol.messages import Generate, Generated, Weights
+from gymq.protocol.messages import Generate, Generated
+from gymq.protocol.replica_messages import Weights
 from gymq.testing import reply
 from tests.support.waiting import DEADLINE_S, until, until_answer
 
@@ -116,7 +117,7 @@ async def replicas(shared_url: str, run: str) -> AsyncIterator[Replicas]:
 async def ask(bus: Bus, model: str, worker: str) -> Generated:
     request = Generate(rollout="r/0/0", timeout_s=30.0, params={"input": []}, session="s")
     async with asyncio.timeout(DEADLINE_S):
-        generated = await Calls(bus).call(subjects.replica(model, worker), request)
+        generated = await Calls(bus).call(subjects.REPLICA.of(model, worker), request)
     assert isinstance(generated, Generated)
     return generated
 
@@ -127,7 +128,7 @@ async def answer_of(bus: Bus, model: str, worker: str) -> tuple[str, list[str]]:
 
 
 async def num_parts(bus: Bus, model: str) -> int:
-    return len(await bus.js.count_by_subject(streams.WEIGHTS, subjects.all_weights_parts(model)))
+    return len(await bus.js.count_by_subject(streams.WEIGHTS, subjects.WEIGHTS_PART.of(model)))
 
 
 async def test_all_replicas_answer_with_the_bytes_that_were_pushed(bus: Bus, replicas: Replicas, run: str) -> None:
@@ -261,7 +262,7 @@ async def test_a_push_after_a_reconnect_waits_for_replicas_that_are_not_back_yet
     request, asked = bus.request, asyncio.Event()
 
     async def unheard(subject: str, *arguments: Any, **options: Any) -> Any:
-        if subject == subjects.ping("model", "a"):
+        if subject == subjects.PING.of("model", "a"):
             asked.set()
             raise NoResponders("as just after a reconnect")
         return await request(subject, *arguments, **options)
@@ -320,7 +321,7 @@ async def test_a_push_that_is_broken_off_leaves_nothing_behind(
     await replicas.start("a")
 
     async def refuse(*_args: Any, **_options: Any) -> Any:
-        raise JetStreamError(STREAM_FULL, "the disk is full")
+        raise JetStreamError(Code.STREAM_FULL, "the disk is full")
 
     monkeypatch.setattr("gymq.bus.weights.pushing._store_record", refuse)
     with pytest.raises(BusError, match="disk is full"):
@@ -366,11 +367,11 @@ async def test_damaged_bytes_are_not_loaded(bus: Bus, replicas: Replicas, run: s
     model = await replicas.start("a")
     body = safetensors(b"one")
     js = bus.js
-    await js.store(f"{subjects.weights_parts(run, 'p')}.0", b"x" * len(body))
+    await js.store(f"{subjects.WEIGHTS_PART.begun(run, 'p')}.0", b"x" * len(body))
     record = Weights(
         policy_version="v1", push="p", parts=1, num_bytes=len(body), sha256=hashlib.sha256(body).hexdigest()
     )
-    await js.store(subjects.weights(run), encode(record))
+    await js.store(subjects.WEIGHTS.of(run), encode(record))
     await until(lambda: replicas.runners["a"].stats()["weights"]["problem"])
     assert "are not those that were stored" in replicas.runners["a"].stats()["weights"]["problem"]
     assert not model.updates

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gymq.bus.credentials import CredentialsError
+from gymq.bus import BusError
 from gymq.cli.auth import init, show
 from gymq.cli.shared.errors import UsageError
 from gymq.cluster.server.process import find_binary
@@ -82,7 +82,7 @@ def test_force_keeps_passwords_and_replaces_a_deleted_one_alone(tmp_path: Path) 
 
 def test_a_damaged_password_is_refused_and_not_replaced(tmp_path: Path) -> None:
     (tmp_path / "agent.password").write_text('" } }')
-    with pytest.raises(CredentialsError, match=r"agent\.password"):
+    with pytest.raises(BusError, match=r"agent\.password"):
         init(folder=tmp_path)
     assert (tmp_path / "agent.password").read_text() == '" } }'
 

@@ -6,7 +6,7 @@ import itertools
 import pytest
 
 from gymq.bus import Bus, BusError, Denied, streams
-from gymq.bus.rpc import calls
+from gymq.bus.rpc import tries
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.serving import Server
 from gymq.failures import RolloutError
@@ -151,7 +151,7 @@ async def test_a_denied_request_ends_at_once_with_the_subject(role_server: RoleS
 async def test_a_denied_call_ends_at_once_with_the_subject_and_is_not_retried(
     role_server: RoleServer, run: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(calls, "ACCEPT_TIMEOUT_S", 600.0)  # without the server's word it would end by this
+    monkeypatch.setattr(tries, "ACCEPT_TIMEOUT_S", 600.0)  # without the server's word it would end by this
     bus = await Bus.connect(role_server.url_of("client"), role="client", name="test")
     with pytest.raises(RolloutError, match=f"does not let this user publish to gym.seed.{run}") as caught:
         async with asyncio.timeout(DEADLINE_S):

@@ -16,7 +16,7 @@ from gymq.bus import Bus, discovery
 from gymq.bus.queue.client import QueueClient
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.bus.queue.tasks import read_task
-from gymq.bus.rpc import calls
+from gymq.bus.rpc import tries
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.serving import Server
 from gymq.cluster.server.roles import ROLES
@@ -50,7 +50,7 @@ Connect = Callable[[str], Awaitable[Bus]]
 @pytest.fixture(autouse=True)
 def quick_pings(monkeypatch: pytest.MonkeyPatch) -> None:
     """A caller asks sooner than it would whether its worker lives, which these tests wait for."""
-    monkeypatch.setattr(calls, "PROBE_EVERY_S", 0.05)
+    monkeypatch.setattr(tries, "PROBE_EVERY_S", 0.05)
 
 
 @pytest.fixture
@@ -228,7 +228,7 @@ async def test_large_tasks_are_submitted_in_parts_and_read_by_agents(connect: Co
     submitter, agent = await connect(name), await connect("agent")
     task = Task(run=run, task_index=0, rollout_index=0, agent="a", row=_noise(), timeout_s=60)
     await QueueClient(submitter).submit(task)
-    (stored,) = [stored async for stored in submitter.js.read("TASKS", subjects.tasks_of_run(run))]
+    (stored,) = [stored async for stored in submitter.js.read("TASKS", subjects.TASK.of(run))]
     assert await read_task(agent, stored.data) == task
 
 

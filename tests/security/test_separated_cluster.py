@@ -178,10 +178,10 @@ async def test_a_client_cancels_what_is_queued_without_storing_outcomes_itself(
     js = client.js
     for task_index in range(3):
         task = Task(run=run, task_index=task_index, rollout_index=0, agent="a", row=b"{}", timeout_s=60)
-        await js.store(subjects.tasks(run, "a"), encode(task))
+        await js.store(subjects.TASK.of(run, "a"), encode(task))
     assert await QueueClient(client).cancel(run) == 3
-    assert len([mark async for mark in js.read(streams.RUNS, subjects.cancelled_of_run(run))]) == 1
-    assert len([task async for task in js.read(streams.TASKS, subjects.tasks_of_run(run))]) == 3
+    assert len([mark async for mark in js.read(streams.RUNS, subjects.CANCELLED.of(run))]) == 1
+    assert len([task async for task in js.read(streams.TASKS, subjects.TASK.of(run))]) == 3
     await client.close()
 
 

@@ -29,13 +29,13 @@ async def test_a_task_that_was_delivered_too_often_gets_its_outcome(
     services = await Bus.connect(role_server.url_of("services"), role="services", name="test")
     operator = await raw.connect("operator")
     agent = f"a{run}"
-    name = subjects.TaskQueueName("tasks", run, agent).consumer
-    consumer: dict[str, Any] = {"durable_name": name, "filter_subject": subjects.tasks(run, agent)}
+    name = TaskQueueName("tasks", run, agent).consumer
+    consumer: dict[str, Any] = {"durable_name": name, "filter_subject": subjects.TASK.of(run, agent)}
     consumer |= {"ack_policy": "explicit", "ack_wait": 200_000_000, "max_deliver": 1}
     created = await operator.api(f"CONSUMER.CREATE.TASKS.{name}", {"stream_name": "TASKS", "config": consumer})
     assert "error" not in created
     task = Task(run=run, task_index=0, rollout_index=0, agent=agent, row=b"{}", timeout_s=60)
-    await client.js.store(subjects.tasks(run, agent), encode(task))
+    await client.js.store(subjects.TASK.of(run, agent), encode(task))
     janitor = Janitor(services)
     await janitor.start()
     agents = await raw.connect("agent")
@@ -49,9 +49,9 @@ async def test_a_task_that_was_delivered_too_often_gets_its_outcome(
     assert isinstance(outcome, Failure)
     assert outcome.failure_class is FailureClass.REDELIVERED_TOO_OFTEN
     await until_answer(
-        lambda: client.js.count_by_subject(streams.TASKS, subjects.tasks_of_run(run)), lambda counts: not counts
+        lambda: client.js.count_by_subject(streams.TASKS, subjects.TASK.of(run)), lambda counts: not counts
     )
-    letters = subjects.dead_letters_of_run(run)
+    letters = subjects.DEAD_LETTER_OF_RUN.of(subjects.EACH, run)
     assert len([letter async for letter in client.js.read(streams.DEAD_LETTERS, letters)]) == 1
     await janitor.stop()
     await client.close()
@@ -69,29 +69,31 @@ async def test_tasks_of_an_agent_that_nobody_serves_end_after_a_while(role_serve
         return encode(Task(run=run, task_index=index, rollout_index=0, agent=agent, row=b"{}", timeout_s=60))
 
     async def queued() -> list[str]:
-        patterns = (subjects.tasks_of_run(run), subjects.urgent_tasks_of_run(run))
+        patterns = (subjects.TASK.of(run), subjects.URGENT_TASK.of(run))
         return [stored.subject for pattern in patterns async for stored in js.read(streams.TASKS, pattern)]
 
     nobody, served = f"nobody-{run}", f"served-{run}"
     operator = await Bus.connect(role_server.url_of("operator"), role="operator", name="test")
     await streams.ensure_agent(operator.js, served)
     await operator.close()
-    await js.store(subjects.tasks(run, nobody), task(0, nobody))
-    await js.store(subjects.tasks(run, nobody), b"no task")
-    await js.store(subjects.urgent_tasks(run, nobody), task(1, nobody))
-    await js.store(subjects.tasks(run, served), task(2, served))
+    await js.store(subjects.TASK.of(run, nobody), task(0, nobody))
+    await js.store(subjects.TASK.of(run, nobody), b"no task")
+    await js.store(subjects.URGENT_TASK.of(run, nobody), task(1, nobody))
+    await js.store(subjects.TASK.of(run, served), task(2, served))
     janitor = Janitor(services)
     await janitor.end_unserved(3600.0)
     assert len(await queued()) == 4
     await janitor.end_unserved(0.0)
-    assert await queued() == [subjects.tasks(run, served)]
+    assert await queued() == [subjects.TASK.of(run, served)]
     outcomes = [outcome async for _, outcome in OutcomeStore(client).read(run)]
     assert [outcome.task_index for outcome in outcomes] == [0, 1]
     for outcome in outcomes:
         assert isinstance(outcome, Failure)
         assert outcome.failure_class is FailureClass.NO_WORKER
         assert nobody in outcome.message
-    letters = [letter async for letter in js.read(streams.DEAD_LETTERS, subjects.dead_letters_of_run(run))]
+    letters = [
+        letter async for letter in js.read(streams.DEAD_LETTERS, subjects.DEAD_LETTER_OF_RUN.of(subjects.EACH, run))
+    ]
     assert len(letters) == 2
     await client.close()
     await services.close()

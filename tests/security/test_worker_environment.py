@@ -15,7 +15,8 @@ import pydantic
 import pytest
 
 from gymq.authoring import WorkerOptions
-from gymq.cluster.launch import Child, Cluster, LaunchError
+from gymq.cluster.child import Child, LaunchError
+from gymq.cluster.launch import Cluster
 from gymq.cluster.worker_process import ProcessSpec
 from gymq.processes import KillableProcesses
 from gymq.processes.passed_environment import passed

@@ -7,7 +7,8 @@ from typing import Any
 
 from gymq.bus import Bus
 from gymq.bus.queue.outcome_store import OutcomeStore
-from gymq.cluster.launch import Child, Cluster
+from gymq.cluster.child import Child
+from gymq.cluster.launch import Cluster
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.instances import Instance
@@ -73,7 +74,7 @@ async def played(
                     row=json.dumps(fields).encode(),
                     timeout_s=max(120.0, deadline_s),
                 )
-                await bus.js.publish_with_retry(subjects.tasks("run", "player"), encode(task), {}, patience_s=30)
+                await bus.js.publish_with_retry(subjects.TASK.of("run", "player"), encode(task), {}, patience_s=30)
             if kill:
                 await _kill(bus, _children(cluster, environment), len(rows), deadline_s)
             return await _outcomes(bus, len(rows), deadline_s)

@@ -31,7 +31,7 @@ class Stored:
 
     async def announce(self, run: str, **members: Any) -> None:
         record = encode(Run(run=run, created_at=time.time(), **members))
-        await self.world.bus.js.store(subjects.run_record(run), record)
+        await self.world.bus.js.store(subjects.RUN.of(run), record)
 
     async def profile(self) -> None:
         """Bring the checkpoints of all runs up to date, as the profiler does once a second."""

@@ -15,7 +15,8 @@ import pytest_asyncio
 
 from gymq.bus import Bus
 from gymq.bus.weights import pushing
-from gymq.cluster.launch import Child, Cluster
+from gymq.cluster.child import Child
+from gymq.cluster.launch import Cluster
 from gymq.data.materialise import MaterialiseOptions
 from gymq.protocol.instances import Instance
 from gymq.runs.collection.collection import Collection

@@ -36,7 +36,7 @@ class Cancellations:
 
     async def start(self, run: str | None = None) -> None:
         """Subscribe to cancellations from now on, and read those of the past; of one run or of all."""
-        await self._follower.start(subjects.ALL_CANCELLED if run is None else subjects.cancelled_of_run(run))
+        await self._follower.start(subjects.ALL_CANCELLED if run is None else subjects.CANCELLED.of(run))
 
     def __contains__(self, key: tuple[str, int]) -> bool:
         return (key[0], None) in self._marks or key in self._marks
@@ -45,9 +45,6 @@ class Cancellations:
         """Return whether a task is cancelled by a mark that is still stored, and forget those that are not.
 
         A run may have been deleted, and opened again under its name.
-
-        Raises:
-            BusError: the stream cannot be read.
         """
         for mark in ((run, None), (run, task_index)):
             heard_at = self._marks.get(mark)

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 
 from gymq.bus import Bus, BusError, Denied, Msg, blobs, streams
-from gymq.bus.jetstream import CONSUMER_NOT_FOUND, SERVER_FULL, STREAM_FULL, JetStreamError, Stored
+from gymq.bus.jetstream import Code, JetStreamError, Stored
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.bus.queue.steering import steer
 from gymq.bus.queue.tasks import cancelled_outcome, read_task
@@ -52,12 +52,8 @@ class QueueClient:
         self._submitting = asyncio.Semaphore(MOST_SUBMITTED_AT_ONCE)
 
     async def open_run(self, run: str, *, patience_s: float = SUBMIT_PATIENCE_S) -> None:
-        """Store the record of a run, unless there is one.
-
-        Raises:
-            BusError: it is not stored.
-        """
-        subject = subjects.run_record(run)
+        """Store the record of a run, unless there is one."""
+        subject = subjects.RUN.of(run)
 
         async def read() -> Stored | None:
             return await self._js.last(streams.RUNS, subject)
@@ -84,7 +80,7 @@ class QueueClient:
             BadMessage: the task has no wire form.
         """
         of = task.rollout_id
-        subject = (subjects.urgent_tasks if urgent else subjects.tasks)(task.run, task.agent)
+        subject = (subjects.URGENT_TASK.of if urgent else subjects.TASK.of)(task.run, task.agent)
         headers = {"Nats-Msg-Id": f"{of}/{self._submitter}{self._opened.get(task.run, '')}-{task.replaces or 0}"}
         async with self._submitting:
             body = await blobs.fit(self._bus, encode(task), "task", of)
@@ -93,30 +89,22 @@ class QueueClient:
         if now - self._announced.get(subject, -ANNOUNCE_EVERY_S) >= ANNOUNCE_EVERY_S:
             self._announced[subject] = now
             with suppress(BusError):  # without it the queue is opened a second later
-                await self._bus.publish(subjects.submitted(task.run, task.agent), subject.encode())
+                await self._bus.publish(subjects.SUBMITTED.of(task.run, task.agent), subject.encode())
         return stored.seq
 
     async def last_taken(self, queue: TaskQueueName) -> int:
-        """Return the highest stream sequence of the tasks that agents have taken from a queue; 0: of none.
-
-        Raises:
-            BusError: the server does not answer.
-        """
+        """Return the highest stream sequence of the tasks that agents have taken from a queue; 0: of none."""
         try:
             info = await self._js.api(f"CONSUMER.INFO.{streams.TASKS}.{queue.consumer}")
         except JetStreamError as error:
-            if error.code != CONSUMER_NOT_FOUND:
+            if error.code != Code.CONSUMER_NOT_FOUND:
                 raise
             return 0  # a queue that is empty is closed, and the next task opens it
         taken: int = info["delivered"]["stream_seq"]
         return taken
 
     async def queued(self, run: str) -> AsyncIterator[tuple[int, Task]]:
-        """Yield the tasks of a run that are queued or in flight, with their stream sequences.
-
-        Raises:
-            BusError: the queue cannot be read.
-        """
+        """Yield the tasks of a run that are queued or in flight, with their stream sequences."""
         for subject in _queues(run):
             async for stored in self._js.read(streams.TASKS, subject):
                 try:
@@ -125,19 +113,11 @@ class QueueClient:
                     continue  # an agent moves it to the dead letters
 
     async def num_queued(self, run: str) -> int:
-        """Return how many tasks of a run are queued or in flight.
-
-        Raises:
-            BusError: the queue cannot be read.
-        """
+        """Return how many tasks of a run are queued or in flight."""
         return (await self.queued_by_agent(run)).total()
 
     async def queued_by_agent(self, run: str) -> Counter[str]:
-        """Return how many tasks of a run are queued or in flight, by the agent's name in subjects.
-
-        Raises:
-            BusError: the queue cannot be read.
-        """
+        """Return how many tasks of a run are queued or in flight, by the agent's name in subjects."""
         counts: Counter[str] = Counter()
         for queue in _queues(run):
             for subject, count in (await self._js.count_by_subject(streams.TASKS, queue)).items():
@@ -159,9 +139,6 @@ class QueueClient:
             on_stored: called when an outcome was stored.
             on_missed: called when notifications may have been missed: after a reconnection, and every
                 `look_again_every_s` seconds; and when a stream was deleted, after which readers fail.
-
-        Raises:
-            BusError: the server does not answer.
         """
 
         def on_message(message: Msg) -> None:
@@ -174,7 +151,7 @@ class QueueClient:
                 await asyncio.sleep(look_again_every_s)
                 on_missed()
 
-        notifications = await self._bus.listen(subjects.done_of_run(run), on_message)
+        notifications = await self._bus.listen(subjects.DONE.below(run), on_message)
         stop_hearing = self._bus.on_reconnect(on_missed)
         looking = asyncio.create_task(look_again())
         watching = asyncio.create_task(streams.watch(self._js, on_missed))
@@ -193,11 +170,7 @@ class QueueClient:
     async def mark_cancelled(
         self, run: str, task_index: int | None = None, *, patience_s: float = CANCEL_PATIENCE_S
     ) -> None:
-        """Stop the rollouts of a run, or of one task, that are in flight; agents skip queued ones as they reach them.
-
-        Raises:
-            BusError: the mark is not stored.
-        """
+        """Stop the rollouts of a run, or of one task, that are in flight; agents skip those that are queued."""
         mark = encode(Cancellation(run=run, task_index=task_index, at=time.time()))
         await self._js.publish_with_retry(subjects.cancelled(run, task_index), mark, {}, patience_s=patience_s)
 
@@ -206,9 +179,6 @@ class QueueClient:
 
         Returns:
             How many rollouts were queued or in flight; of one task, those that no agent ended before they were counted.
-
-        Raises:
-            BusError: NATS did not answer; call it again.
         """
         num_queued = await self.num_queued(run) if task_index is None else 0
         removed = await self._mark_or_make_room(run, task_index)
@@ -237,7 +207,7 @@ class QueueClient:
         try:
             await self.mark_cancelled(run, task_index)
         except JetStreamError as full:
-            if full.code not in (STREAM_FULL, SERVER_FULL):
+            if full.code not in (Code.STREAM_FULL, Code.SERVER_FULL):
                 raise
             async for sequence, task in self.queued(run):
                 if task_index in (None, task.task_index):
@@ -251,4 +221,4 @@ class QueueClient:
 
 
 def _queues(run: str) -> tuple[str, str]:
-    return subjects.tasks_of_run(run), subjects.urgent_tasks_of_run(run)
+    return subjects.TASK.of(run), subjects.URGENT_TASK.of(run)

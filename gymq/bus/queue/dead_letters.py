@@ -24,10 +24,7 @@ from gymq.protocol.subjects import RolloutId
 
 log = logging.getLogger("gymq.dead_letters")
 
-PATIENCE_S = 60.0
 MAX_UNREADABLE_BYTES = 1 << 20  # of a body that cannot be decoded, and is therefore never requeued
-
-_END_OF_TIME = 1e11  # Unix time, seconds: the year 5138
 
 _decode = Decoder(DeadLetter)
 _decode_ref = Decoder(BlobRef)
@@ -51,9 +48,6 @@ async def store_dead_letter(
         sequence: stream sequence of the message.
         of: the rollout, where the body could be read that far. Without it the letter belongs to
             no run, and only the beginning of a large body is kept.
-
-    Raises:
-        BusError: not stored.
     """
     log.warning("dead letter from %s: %s", subject, reason)
     kept = body[:MAX_UNREADABLE_BYTES] if of is None else body
@@ -69,9 +63,6 @@ async def dead_letter_failure(bus: Bus, source: str, task: Task, subject: str, b
     Args:
         subject: where the task had been published.
         body: of the task, as published.
-
-    Raises:
-        BusError: it was not stored.
     """
     of = task.rollout_id
     stored = await OutcomeStore(bus).outcome_of(task)
@@ -95,13 +86,13 @@ async def dead_letter_failure(bus: Bus, source: str, task: Task, subject: str, b
 async def _store(bus: Bus, source: str, letter: DeadLetter, of: RolloutId | None, *, message_id: str) -> None:
     message = compressed(encode(letter))
     if of is None:
-        where = subjects.dead_letters(source)
+        where = subjects.DEAD_LETTER.of(source)
     else:
-        where = subjects.dead_letters_with_run(source, of.run)
+        where = subjects.DEAD_LETTER_OF_RUN.of(source, of.run)
         if len(message) > bus.max_body_bytes:
             ref = await blobs.store(bus, letter.body, "rollout", of, label="dead")
             message = encode(msgspec.structs.replace(letter, body=ref))
-    await bus.js.publish_with_retry(where, message, {"Nats-Msg-Id": message_id}, patience_s=PATIENCE_S)
+    await bus.js.publish_with_retry(where, message, {"Nats-Msg-Id": message_id}, patience_s=60.0)
 
 
 @dataclass(frozen=True)
@@ -124,7 +115,6 @@ class DeadLetters:
 
         Raises:
             BadMessage: the blob is gone.
-            BusError: the blob cannot be read.
         """
         try:
             ref = _decode_ref(letter.body)
@@ -133,21 +123,13 @@ class DeadLetters:
         return await blobs.fetch(self._bus, ref, "task", "rollout")
 
     async def find(self, number: int) -> DeadLetterEntry | None:
-        """Return the dead letter with a number; None if there is none (any more).
-
-        Raises:
-            BusError: the stream cannot be read.
-        """
+        """Return the dead letter with a number; None if there is none (any more)."""
         letters = self._js.read(streams.DEAD_LETTERS, subjects.ALL_DEAD_LETTERS, after=number - 1, batch=1)
         stored = await anext(letters, None)
         return _entry(stored) if stored is not None and stored.sequence == number else None
 
     async def read(self, run: str | None = None) -> AsyncIterator[DeadLetterEntry]:
-        """Yield the present dead letters of one run, or of all, oldest first.
-
-        Raises:
-            BusError: the stream cannot be read.
-        """
+        """Yield the present dead letters of one run, or of all, oldest first."""
         _, last = await self._range()
         async for stored in self._js.read(streams.DEAD_LETTERS, _subject(run)):
             if stored.sequence > last:
@@ -155,11 +137,7 @@ class DeadLetters:
             yield _entry(stored)
 
     async def newest(self, limit: int, run: str | None = None) -> list[DeadLetterEntry]:
-        """Return the newest dead letters of one run, or of all: at most `limit`, oldest first.
-
-        Raises:
-            BusError: the stream cannot be read.
-        """
+        """Return the newest dead letters of one run, or of all: at most `limit`, oldest first."""
         first, last = await self._range()
         span = limit
         while True:
@@ -172,38 +150,30 @@ class DeadLetters:
             span *= 8  # there are letters of other runs in between, or gaps where some were removed
 
     async def remove(self, number: int) -> None:
-        """Remove one letter, if it is there.
-
-        Raises:
-            BusError: the server does not answer.
-        """
+        """Remove one letter, if it is there."""
         await streams.remove_message(self._js, streams.DEAD_LETTERS, number)
 
     async def remove_all(self, run: str | None = None) -> int:
-        """Remove all letters, or those of one run; return how many there were.
-
-        Raises:
-            BusError: the server does not answer.
-        """
+        """Remove all letters, or those of one run; return how many there were."""
         query = {"filter": _subject(run)}
         answer = await self._js.api(f"STREAM.PURGE.{streams.DEAD_LETTERS}", query, timeout_s=60.0)
         return int(answer["purged"])
 
     async def _range(self) -> tuple[int, int]:
-        """Return the first and last stream sequence."""
         state = (await self._js.api(f"STREAM.INFO.{streams.DEAD_LETTERS}"))["state"]
         return state["first_seq"], state["last_seq"]
 
 
 def _subject(run: str | None) -> str:
-    return subjects.ALL_DEAD_LETTERS if run is None else subjects.dead_letters_of_run(run)
+    return subjects.ALL_DEAD_LETTERS if run is None else subjects.DEAD_LETTER_OF_RUN.of(subjects.EACH, run)
 
 
 def _entry(stored: Stored) -> DeadLetterEntry:
     """Return the dead letter in a stored message, which may hold anything, since any client may publish there."""
     try:
         letter: DeadLetter = _decode(stored.data)
-        if not 0 <= letter.at < _END_OF_TIME:
+        # The upper limit is the year 5138.
+        if not 0 <= letter.at < 1e11:
             raise BadMessage(f"invalid timestamp in `at`: {letter.at}")
     except BadMessage as error:
         letter = DeadLetter(subject=stored.subject, reason=f"unreadable dead letter: {error}", body=stored.data, at=0.0)

@@ -11,11 +11,6 @@ from gymq.bus.queue.shares import Account
 from gymq.protocol.messages import Priority, Steering
 from gymq.protocol.subjects import TaskQueueName
 
-TAKE_S = 0.2  # for tasks that are known to be there; another process may have been faster
-LOOK_S = 0.02  # for tasks that may be there
-LOOK_EVERY_S = 1.0  # at a queue that seemed empty, while other tasks wait for the slots
-LOOK_EVERY_STARTS = 8  # or after so many tasks, for each such queue
-
 # How much more of the workers a class gets than the next one: it goes first, and starves none.
 _FACTORS = {Priority.URGENT: 64.0, Priority.NORMAL: 1.0, Priority.BACKGROUND: 1 / 64}
 
@@ -101,9 +96,10 @@ class Lane:
     def ask_s(self) -> float:
         """Seconds for which to ask for a task."""
         if self.num_missing:
-            return TAKE_S
+            # Another process may have been faster.
+            return 0.2
         # At its limit, a queue that is not empty lets a request wait that is to end at once.
-        return LOOK_S if self.is_limited else 0.0
+        return 0.02 if self.is_limited else 0.0
 
     @property
     def in_flight(self) -> int:
@@ -116,9 +112,9 @@ class Lane:
             num_starts: tasks that this process has started so far.
             num_idle: queues that seem empty.
         """
-        if self.may_have_more or now - self._looked_at >= LOOK_EVERY_S:
+        if self.may_have_more or now - self._looked_at >= 1.0:
             return True
-        return num_starts - self._looked_starts >= LOOK_EVERY_STARTS * num_idle
+        return num_starts - self._looked_starts >= 8 * num_idle
 
     def looked(self, now: float, num_starts: int) -> None:
         """Note that the queue was asked."""

@@ -28,7 +28,6 @@ log = logging.getLogger("gymq.outcomes")
 
 READ_BATCH = 4096  # outcomes asked for at a time; each request has the server look at all subjects of the run
 SOUGHT_AT_ONCE = 256  # outcomes, by subject
-MOST_WARNINGS = 1000  # of one reader, about messages that it cannot read
 UNKNOWN_AGENT = "unknown"  # of an outcome that cannot be read
 
 _decode = Decoder(VerifiedRollout, Failure, Unresolved, BlobRef)
@@ -57,7 +56,7 @@ class OutcomeStore:
             BusError: not stored within `patience_s`.
             BadMessage: the outcome has no wire form.
         """
-        subject = subjects.rollout(*outcome.rollout_id)
+        subject = subjects.ROLLOUT.of(*outcome.rollout_id)
         body, num_large = await self._bus.large_bodies.encode_when_room(lambda: without_credentials(encode(outcome)))
         try:
             body = await blobs.fit(self._bus, body, "rollout", outcome.rollout_id)
@@ -69,15 +68,11 @@ class OutcomeStore:
 
     async def find(self, run: str, task_index: int, rollout_index: int) -> Stored | None:
         """Return the stored message of one rollout, not decoded."""
-        return await self._js.last(streams.ROLLOUTS, subjects.rollout(run, task_index, rollout_index))
+        return await self._js.last(streams.ROLLOUTS, subjects.ROLLOUT.of(run, task_index, rollout_index))
 
     async def is_settled(self, task: Task) -> bool:
-        """Return whether the rollout of a task has an outcome that the task is not to replace.
-
-        Raises:
-            BusError: the stream cannot be read.
-        """
-        sequence = await self._sequence(subjects.rollout(*task.rollout_id))
+        """Return whether the rollout of a task has an outcome that the task is not to replace."""
+        sequence = await self._sequence(subjects.ROLLOUT.of(*task.rollout_id))
         return sequence is not None and sequence != task.replaces
 
     def _sequence(self, subject: str) -> asyncio.Future[int | None]:
@@ -119,7 +114,7 @@ class OutcomeStore:
     async def outcome_of(self, task: Task) -> tuple[int, Outcome] | None:
         """Return the outcome of a task that has one, with its stream sequence; None if it was removed."""
         of = task.rollout_id
-        stored = await self._js.last_beyond(task.replaces or 0, streams.ROLLOUTS, subjects.rollout(*of))
+        stored = await self._js.last_beyond(task.replaces or 0, streams.ROLLOUTS, subjects.ROLLOUT.of(*of))
         return None if stored is None else (stored.sequence, await self._outcome(stored, *of))
 
     async def read(self, run: str, *, after: int = 0, batch: int = READ_BATCH) -> AsyncIterator[tuple[int, Outcome]]:
@@ -128,13 +123,13 @@ class OutcomeStore:
         Args:
             batch: how many are fetched at a time; use few where few will be looked at.
         """
-        async for sequence, outcome in self._read(subjects.rollouts_of_run(run), after, batch):
+        async for sequence, outcome in self._read(subjects.ROLLOUT.below(run), after, batch):
             if outcome is not None:
                 yield sequence, outcome
 
     async def subjects(self, run: str) -> list[str]:
         """Return the subjects on which a run has outcomes."""
-        return list(await self._js.count_by_subject(streams.ROLLOUTS, subjects.rollouts_of_run(run)))
+        return list(await self._js.count_by_subject(streams.ROLLOUTS, subjects.ROLLOUT.below(run)))
 
     async def read_all(self, *, after: int) -> AsyncIterator[tuple[int, Outcome | None]]:
         """Yield the outcomes of all runs beyond a stream sequence, with their sequences, up to now.
@@ -146,7 +141,7 @@ class OutcomeStore:
 
     async def read_task(self, run: str, task_index: int, *, after: int = 0) -> AsyncIterator[tuple[int, Outcome]]:
         """Yield the outcomes of one task after a stream sequence, with their sequences."""
-        async for sequence, outcome in self._read(subjects.rollouts_of_task(run, task_index), after):
+        async for sequence, outcome in self._read(subjects.ROLLOUT.of(run, task_index), after):
             if outcome is not None:
                 yield sequence, outcome
 
@@ -163,7 +158,7 @@ class OutcomeStore:
         """Return the outcome; one that is unreadable becomes a failure, so that its run can end and be resumed."""
         try:
             outcome = await self.decode(stored.data)
-            if subjects.rollout(*outcome.rollout_id) == stored.subject:
+            if subjects.ROLLOUT.of(*outcome.rollout_id) == stored.subject:
                 return outcome
             problem = f"it says that it is {outcome.rollout_id}"
         except BadMessage as error:
@@ -183,7 +178,7 @@ class OutcomeStore:
 
     def _warn(self, stored: Stored, problem: str) -> None:
         """Warn of a message once: to follow a run is to read it again and again."""
-        if stored.sequence not in self._warned and len(self._warned) < MOST_WARNINGS:
+        if stored.sequence not in self._warned and len(self._warned) < 1000:
             self._warned.add(stored.sequence)
             log.warning("%s: %s", redact(stored.subject), problem)
 
@@ -192,7 +187,6 @@ class OutcomeStore:
 
         Raises:
             BadMessage: the body is not a valid outcome.
-            BusError: the blob cannot be read.
         """
         outcome: Outcome = await blobs.read(self._bus, body, _decode, "rollout")
         return outcome

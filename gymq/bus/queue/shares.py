@@ -10,9 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-FIRST_MEAN_S = 1.0  # of a task, before one has ended
-_SMOOTHING = 0.1  # what the latest task counts for in the mean
-
 
 class Account:
     """The worker time of one queue's tasks, for its weight."""
@@ -45,7 +42,7 @@ class Shares:
     """Gives turns to the accounts of queues."""
 
     def __init__(self) -> None:
-        self._mean_s = FIRST_MEAN_S
+        self._mean_s = 1.0
         self._reached = 0.0  # by the accounts that had a turn
 
     def next(self, candidates: Sequence[tuple[Account, int]], now: float) -> int:
@@ -91,4 +88,5 @@ class Shares:
         """Count a task as ended."""
         account.used(now)
         account.num_running -= 1
-        self._mean_s += _SMOOTHING * (now - started - self._mean_s)
+        # The latest task counts for a tenth of the mean.
+        self._mean_s += 0.1 * (now - started - self._mean_s)

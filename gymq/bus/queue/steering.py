@@ -20,8 +20,6 @@ from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.messages import BadMessage, Count, Priority, Share, Steering
 
-STEER_PATIENCE_S = 30.0
-
 _decode = Decoder(Steering)
 
 
@@ -53,31 +51,19 @@ class Steered:
         self._follower = StreamFollower(bus, streams.RUNS, self._add)
 
     async def start(self, run: str | None = None) -> None:
-        """Subscribe to changes from now on, and read what is stored; of one run or of all.
-
-        Raises:
-            BusError: the stream cannot be read.
-        """
-        await self._follower.start(subjects.ALL_STEERING if run is None else subjects.steering(run))
+        """Subscribe to changes from now on, and read what is stored; of one run or of all."""
+        await self._follower.start(subjects.ALL_STEERING if run is None else subjects.STEERING.of(run))
 
     async def listen(self) -> None:
         """Subscribe to changes of all runs from now on."""
         await self._follower.listen(subjects.ALL_STEERING)
 
     async def read(self) -> None:
-        """Read what was stored since the last look.
-
-        Raises:
-            BusError: the stream cannot be read.
-        """
+        """Read what was stored since the last look."""
         await self._follower.read()
 
     async def read_again(self, run: str) -> None:
-        """Read how a run is steered whose queue was opened: an earlier one of this name may have been deleted.
-
-        Raises:
-            BusError: the stream cannot be read.
-        """
+        """Read how a run is steered whose queue was opened: an earlier one of this name may have been deleted."""
         if run in self._runs:
             steering = await read_steering(self._bus, run) or Steering(run=run)
             if steering != self._runs[run]:
@@ -105,10 +91,9 @@ async def read_steering(bus: Bus, run: str) -> Steering | None:
     """Return how a run is steered; None: nothing was ever changed, or it cannot be read.
 
     Raises:
-        BusError: the server does not answer.
         BadToken: the run's name is not valid.
     """
-    stored = await bus.js.newest(streams.RUNS, subjects.steering(run))
+    stored = await bus.js.newest(streams.RUNS, subjects.STEERING.of(run))
     try:
         return None if stored is None else _decode(stored.data)
     except BadMessage:
@@ -116,11 +101,7 @@ async def read_steering(bus: Bus, run: str) -> Steering | None:
 
 
 async def paused_runs(bus: Bus) -> frozenset[str]:
-    """Return the runs that are paused.
-
-    Raises:
-        BusError: the server does not answer.
-    """
+    """Return the runs that are paused."""
     paused: set[str] = set()
     async for stored in bus.js.read(streams.RUNS, subjects.ALL_STEERING):
         try:
@@ -139,10 +120,9 @@ async def steer(bus: Bus, run: str, **changes: Any) -> Steering:
         changes: fields of `Steering`: share, priority, paused, max_in_flight; the others stay.
 
     Raises:
-        BusError: it is not stored; call it again.
         BadToken: the run's name is not valid.
     """
-    subject = subjects.steering(run)
+    subject = subjects.STEERING.of(run)
     while True:
         stored = await bus.js.newest(streams.RUNS, subject)
         current = Steering(run=run, number=0)
@@ -154,5 +134,5 @@ async def steer(bus: Bus, run: str, **changes: Any) -> Steering:
             return current
         changed = msgspec.structs.replace(changed, number=current.number + 1, at=time.time())
         last = 0 if stored is None else stored.sequence
-        if await bus.js.publish_if_last(subject, encode(changed), last=last, patience_s=STEER_PATIENCE_S) is not None:
+        if await bus.js.publish_if_last(subject, encode(changed), last=last, patience_s=30.0) is not None:
             return changed

@@ -32,10 +32,7 @@ from gymq.protocol.subjects import TaskQueueName
 log = logging.getLogger("gymq.agent")
 
 ASK_AT_ONCE = 256
-URGENT_SHARE = 8  # one slot more in so many is kept free for urgent tasks
 WATCH_S = 1.0  # for tasks that may come
-SHORT_WATCH_S = 0.1  # where there are fewer slots than queues to watch
-LOOK_FOR_QUEUES_S = 10.0  # new ones are announced, but an announcement may be missed
 
 
 class TaskQueue:
@@ -61,7 +58,7 @@ class TaskQueue:
         self._bus = bus
         self._agent = agent
         self._slots = slots
-        self._urgent_slots = max(1, slots // URGENT_SHARE)  # beyond the others
+        self._urgent_slots = max(1, slots // 8)  # beyond the others
         self._handle = handle
         self._room = room
         self._running: dict[asyncio.Task[None], Delivery] = {}
@@ -98,7 +95,7 @@ class TaskQueue:
         """
         ack_wait_s = await streams.ack_wait_s(self._bus.js, self._agent)
         await self._steered.listen()
-        await self._bus.subscribe(subjects.opened_of_agent(self._agent), self._on_opened)
+        await self._bus.subscribe(subjects.OPENED.of(subjects.EACH, self._agent), self._on_opened)
         self._bus.on_reconnect(self._reset)
         self._announced.set()
         self._background = [asyncio.create_task(work()) for work in (self._keep_lanes, self._ask)]
@@ -134,11 +131,7 @@ class TaskQueue:
             log.warning("%s: %s; the task will be delivered again", delivery.subject, error)
 
     async def _task_of(self, delivery: Delivery) -> Task | None:
-        """Return the task of a delivery; None if it is not a task, which is then dead-lettered and acknowledged.
-
-        Raises:
-            BusError: the task cannot be read now.
-        """
+        """Return the task of a delivery; None if it is not a task, which is then dead-lettered and acknowledged."""
         try:
             task = await read_task(self._bus, delivery.data)
             if delivery.subject.split(".")[2:] != [task.run, subjects.instance(task.agent, "agent")]:
@@ -219,7 +212,8 @@ class TaskQueue:
     async def _keep_lanes(self) -> None:
         """Follow the queues of this agent as they come and go."""
         while True:
-            await is_set_within(self._announced, LOOK_FOR_QUEUES_S)
+            # New queues are announced, but an announcement may be missed.
+            await is_set_within(self._announced, 10.0)
             self._announced.clear()
             try:
                 await self._steered.read()  # first: nothing of a paused run is asked for
@@ -261,7 +255,6 @@ class TaskQueue:
             await is_set_within(self._changed, WATCH_S)
 
     def _slots_left(self) -> SlotsLeft:
-        """Return the slots that are neither in use nor asked for."""
         requested = {True: 0, False: 0}
         for lane in self._lanes.values():
             requested[lane.is_urgent] += lane.pull.outstanding
@@ -285,7 +278,8 @@ class TaskQueue:
         plan = [(lane, count, lane.ask_s) for lane, count in self._turns(candidates, left, now).items()]
         planned = {lane for lane, _, _ in plan}
         unplanned = sorted((lane for lane in idle if lane not in planned), key=lambda lane: lane.looked_at)
-        wait_s = WATCH_S if left.for_(urgent=False) >= len(unplanned) else SHORT_WATCH_S
+        # Where there are more queues to watch than slots, each is watched for a moment.
+        wait_s = WATCH_S if left.for_(urgent=False) >= len(unplanned) else 0.1
         for lane in unplanned:
             free = left.for_(lane.is_urgent)
             if free > 0:

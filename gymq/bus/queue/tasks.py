@@ -14,7 +14,6 @@ async def read_task(bus: Bus, body: bytes) -> Task:
 
     Raises:
         BadMessage: the body is not a valid task.
-        BusError: the blob cannot be read.
     """
     task: Task = await blobs.read(bus, body, _decode, "task")
     return task

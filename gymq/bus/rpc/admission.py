@@ -17,7 +17,6 @@ from gymq.protocol.messages import Priority
 
 FILL = 0.9  # of the caches; the rest is for replies in the making, and for blocks that are not full
 FIRST_TOKENS = 4096.0  # that a rollout is taken to need, until some have answered
-FOLLOW = 1 / 64  # of the difference: how fast the mean follows new replies
 
 
 class _Class:
@@ -115,7 +114,7 @@ class KvBudget:
         of_class = self._class_of.get(rollout)
         if not tokens or of_class is None:
             return
-        self.mean_tokens += FOLLOW * (tokens - self.mean_tokens)
+        self.mean_tokens += (tokens - self.mean_tokens) / 64
         if of_class.needs(rollout, max(tokens, self.mean_tokens)) < 0:  # a young rollout will grow
             self.resume()
 

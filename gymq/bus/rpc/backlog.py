@@ -22,8 +22,6 @@ from gymq.failures import RETRIES, Retry, RolloutError
 from gymq.fair_queue import FairQueue, WaitingRun
 from gymq.protocol.messages import Call, FailureClass
 
-MIN_TIMEOUT_S = 0.001  # of a call whose turn comes when its time is nearly over
-
 
 class NoWorker(RolloutError):
     """No worker took the call; it did not run."""
@@ -90,7 +88,7 @@ class Backlog:
         if not is_served:
             raise NoWorker(self._subject, request.num_lost)
         call.waits_for = ""
-        return msgspec.structs.replace(request, timeout_s=max(deadline - loop.time(), MIN_TIMEOUT_S))
+        return msgspec.structs.replace(request, timeout_s=max(deadline - loop.time(), 0.001))
 
     async def refused(self, call: OpenCall, request: Call, deadline: float) -> Call:
         """Have a call wait that no worker took; see `wait`."""

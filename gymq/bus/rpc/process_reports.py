@@ -223,8 +223,5 @@ async def read_cluster_report(bus: Bus, run: str, *, wait_s: float = 0.5) -> Clu
         bus: the connection to the cluster.
         run: the run whose calls are wanted.
         wait_s: seconds in which the workers can answer.
-
-    Raises:
-        BusError: the server is away.
     """
     return ClusterReport(run, await find_workers(bus, wait_s=wait_s))

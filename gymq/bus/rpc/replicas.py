@@ -14,7 +14,8 @@ from gymq.bus import Bus, Msg
 from gymq.bus.rpc.routing import EXPIRES_S
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder
-from gymq.protocol.messages import BadMessage, Load
+from gymq.protocol.messages import BadMessage
+from gymq.protocol.replica_messages import Load
 
 LISTEN_S = 2.0  # until every other has reported its load, heard this one and made room
 
@@ -42,7 +43,7 @@ class Replicas:
         """Listen from now on."""
         self._since = asyncio.get_running_loop().time()
         self._on_share(*self._share)
-        await self._bus.subscribe(subjects.load(self._model), self._on_load)
+        await self._bus.subscribe(subjects.LOAD.of(self._model), self._on_load)
 
     async def _on_load(self, message: Msg) -> None:
         try:

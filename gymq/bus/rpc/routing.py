@@ -28,15 +28,12 @@ from gymq.protocol.messages import (
     Generate,
     Generated,
     GenerateNext,
-    Load,
     Message,
     NeedsPrefix,
 )
+from gymq.protocol.replica_messages import Load
 
 EXPIRES_S = 3.0  # a replica that published no load for so long is not asked by name
-KV_CACHE_FULL = 0.95
-MAX_SESSIONS = 65_536  # whose replica is remembered in a process
-MIN_TIMEOUT_S = 0.001  # of a call that is made again when its time is nearly over
 
 _decode = Decoder(Load)
 
@@ -56,7 +53,7 @@ class _Replica:
         self.heard_at = now
         self.load = load.running + load.waiting
         self.kv_cache_tokens, self.num_callers = load.kv_cache_tokens, load.num_callers
-        self.is_full = load.waiting > 0 and (load.kv_cache_use >= KV_CACHE_FULL or load.waiting >= load.running)
+        self.is_full = load.waiting > 0 and (load.kv_cache_use >= 0.95 or load.waiting >= load.running)
 
 
 class Routes:
@@ -119,7 +116,7 @@ class Routes:
         if worker and len(self._models.get(model, ())) > 1:
             self._holders[model, session] = worker
             self._holders.move_to_end((model, session))
-            if len(self._holders) > MAX_SESSIONS:
+            if len(self._holders) > 65_536:
                 self._holders.popitem(last=False)
 
 
@@ -173,7 +170,7 @@ class RoutedCalls:
         if isinstance(reply, NeedsPrefix):
             whole = msgspec.structs.replace(
                 next_call,
-                timeout_s=max(give_up - loop.time(), MIN_TIMEOUT_S),
+                timeout_s=max(give_up - loop.time(), 0.001),
                 items=cast(list[dict[str, Any]], sent),
                 after=None,
                 num_items=0,
@@ -194,7 +191,7 @@ class RoutedCalls:
         def replicas() -> Iterator[str]:
             chosen = worker or self._routes.choose(model, request.session)
             while True:
-                yield subjects.replica(model, chosen) if chosen else ""
+                yield subjects.REPLICA.of(model, chosen) if chosen else ""
                 self._routes.silent(model, chosen)
                 chosen = self._routes.choose(model, request.session)
 

@@ -6,74 +6,40 @@ A service that is full leaves its queue group until it has room, so that calls g
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from gymq.authoring import CurrentCall, Precedence, current_call
+from gymq.authoring import CurrentCall, current_call
 from gymq.bus import Bus, BusError, Msg, Subscription, blobs
 from gymq.bus.rpc import tracing
-from gymq.bus.rpc.loop_fairness import Starter, Turns
+from gymq.bus.rpc.jobs import Job, Jobs, describe, fail_of
+from gymq.bus.rpc.loop_fairness import Starter
 from gymq.bus.rpc.process_reports import cost_of, limit_reached
 from gymq.bus.rpc.quarantine import TRUSTED_LOSSES, SuspectCall, SuspectCalls
 from gymq.failures import LoopBlocked, RolloutError
 from gymq.fair_queue import FairQueue
-from gymq.processes.background import RunningTasks
 from gymq.protocol import subjects
-from gymq.protocol.codec import Decoder, encode
+from gymq.protocol.codec import Decoder
 from gymq.protocol.messages import (
-    MAX_TEXT_CHARS,
-    Accepted,
     BadMessage,
     BlobRef,
     Call,
-    Cancel,
     Fail,
     FailureClass,
     Message,
-    Ping,
-    Pong,
-    call_id,
 )
-from gymq.redaction import redact, without_credentials
+from gymq.redaction import redact
 
 log = logging.getLogger("gymq.serving")
 
 ACCEPT_AFTER_S = 0.2  # calls answered sooner need no Accepted
-STOP_S = 5.0  # for handlers that are cancelled
 MOST_WAITING = 1024  # calls that wait in a process, or as many as may run if that is more
 MOST_WAITING_BYTES = 256 << 20  # of their bodies
-PAUSE_S = 0.5  # after a call that blocked the loop, so that those behind it are accepted: the next may block it too
 CALLER_S = 30.0  # without a call, and a process counts as a caller no more
 
-_decode_ping = Decoder(Ping)
-_decode_cancel = Decoder(Cancel)
-
 Handler = Callable[[str, Any], Awaitable[Message]]
-
-
-class _Job:
-    __slots__ = (
-        *("cost", "deadline", "expired", "id", "num_bytes", "precedence", "reply", "request"),
-        *("service", "subject", "task", "timer", "trace"),
-    )
-
-    def __init__(self, service: Service, message: Msg, request: Call | BlobRef) -> None:
-        self.service = service
-        self.subject = message.subject
-        self.reply = message.reply
-        self.num_bytes = len(message.data)
-        self.id = ""  # known once it is accepted
-        self.request = request
-        self.precedence = Precedence(request.priority, request.share)
-        self.trace = (message.headers or {}).get("traceparent", "")  # the caller's span, if the call names it
-        self.task: asyncio.Task[None] | None = None
-        self.timer: asyncio.TimerHandle | None = None
-        self.deadline = 0.0
-        self.expired = False
-        self.cost: float | None = None  # known once it is answered
 
 
 class Service:
@@ -81,7 +47,7 @@ class Service:
 
     def __init__(
         self,
-        server: Server,
+        jobs: Jobs,
         name: str,
         subject: str,
         *,
@@ -102,14 +68,14 @@ class Service:
         self.num_errors = 0
         self.processing_s = 0.0
         self.blocked = ""  # how a call blocked the event loop last
-        self._server = server
+        self._jobs = jobs
         self._decode = decode
         self._handler = handler
         self._failure_class = failure_class
         self._subscriptions: list[Subscription] = []
         self._urgent: Subscription | None = None
         self._callers: dict[str, float] = {}  # when each called last, by its box
-        self._queue: FairQueue[_Job] = FairQueue()
+        self._queue: FairQueue[Job] = FairQueue()
         self._starter = Starter(self._start_one)
         self._joining = False
         self._leaving = False
@@ -142,7 +108,7 @@ class Service:
         return len(self._callers)
 
     def _forget_callers(self) -> None:
-        since = self._server.loop.time() - CALLER_S
+        since = self._jobs.loop.time() - CALLER_S
         self._callers = {box: at for box, at in self._callers.items() if at >= since}
 
     async def join(self) -> None:
@@ -151,12 +117,12 @@ class Service:
             return
         self._joining = True
         try:
-            own = [subjects.of_worker(self.subject, self._server.worker)] if self.group else []
+            own = [subjects.of_worker(self.subject, self._jobs.worker)] if self.group else []
             if self.group and self._urgent is None:  # open also while it is full: the agents' slots bound what comes
                 entrance = subjects.urgent_entrance(self.subject)
-                self._urgent = await self._server.bus.listen(entrance, self._on_message, group=self.group)
+                self._urgent = await self._jobs.bus.listen(entrance, self._on_message, group=self.group)
             for subject in (*own, self.subject):
-                subscription = await self._server.bus.listen(subject, self._on_message, group=self.group)
+                subscription = await self._jobs.bus.listen(subject, self._on_message, group=self.group)
                 self._subscriptions.append(subscription)
         finally:
             self._joining = False
@@ -169,12 +135,12 @@ class Service:
         await self._unsubscribe()
         if self._urgent is not None:
             urgent, self._urgent = self._urgent, None
-            await self._server.bus.unsubscribe(urgent)
+            await self._jobs.bus.unsubscribe(urgent)
 
     async def _unsubscribe(self) -> None:
         subscriptions, self._subscriptions = self._subscriptions, []
         for subscription in subscriptions:
-            await self._server.bus.unsubscribe(subscription)
+            await self._jobs.bus.unsubscribe(subscription)
 
     def _on_message(self, message: Msg) -> None:
         reply = message.reply
@@ -186,120 +152,119 @@ class Service:
         except BadMessage as error:
             self.num_errors += 1
             if reply:
-                failure = _fail(FailureClass.BAD_REQUEST, str(error))
-                self._server.in_background(self._server.send(reply, failure, self._failure_class))
+                failure = fail_of(FailureClass.BAD_REQUEST, str(error))
+                self._jobs.in_background(self._jobs.send(reply, failure, self._failure_class))
             return
-        job = _Job(self, message, request)
-        now = self._server.loop.time()
+        job = Job(message, request, self.drop)
+        now = self._jobs.loop.time()
         if reply:
             box = reply.split(".", 3)[2]
             if box not in self._callers:
                 self._forget_callers()
             self._callers[box] = now
         job.deadline = now + getattr(request, "timeout_s", blobs.CALL_TTL_S)
-        self._server.jobs[reply or id(job)] = job
-        after_s = 0.0 if self._server.has_been_blocked else ACCEPT_AFTER_S
-        job.timer = self._server.loop.call_later(after_s, self._server.accept, job)
+        self._jobs.by_reply[reply or id(job)] = job
+        after_s = 0.0 if self._jobs.has_been_blocked else ACCEPT_AFTER_S
+        job.timer = self._jobs.loop.call_later(after_s, self._jobs.accept, job)
         self._queue.add(job, request.rollout, job.precedence)
         self._waiting_bytes += job.num_bytes
         self._starter.schedule()
         if self._is_full and self.group and self._subscriptions and not self._joining:
-            self._server.in_background(self._unsubscribe())
+            self._jobs.in_background(self._unsubscribe())
 
     def _start_one(self) -> bool:
         if not self._queue.num_waiting or self._queue.num_running >= self.limit:
             return False
         job = self._queue.pop()
         self._waiting_bytes -= job.num_bytes
-        job.task = self._server.loop.create_task(self._run(job))
-        started = self._server.loop.time()
+        job.task = self._jobs.loop.create_task(self._run(job))
+        started = self._jobs.loop.time()
         # Not inside the task: one that is cancelled before its first step runs nothing of its own.
         job.task.add_done_callback(lambda task: self._finished(job, task, started))
         return True
 
-    async def _run(self, job: _Job) -> None:
+    async def _run(self, job: Job) -> None:
         reply = await self._reply_to(job)
         if not isinstance(reply, Fail):
             job.cost = cost_of(reply)
         if job.timer is not None:
             job.timer.cancel()
         if job.reply:
-            await self._server.send(job.reply, reply, self._failure_class)
+            await self._jobs.send(job.reply, reply, self._failure_class)
 
-    def _finished(self, job: _Job, task: asyncio.Task[None], started: float) -> None:
+    def _finished(self, job: Job, task: asyncio.Task[None], started: float) -> None:
         # Only after the reply is on its way: a probe in between must still find the call here.
-        self._server.forget(job)
+        self._jobs.forget(job)
         self._queue.end(job, job.cost)
-        self.processing_s += self._server.loop.time() - started
+        self.processing_s += self._jobs.loop.time() - started
         self._next()
         if not task.cancelled() and task.exception() is not None:
             log.error("%s: a call was not answered", self.name, exc_info=task.exception())
 
-    async def _reply_to(self, job: _Job) -> Message:
+    async def _reply_to(self, job: Job) -> Message:
         """Return the handler's answer, or the failure that it ended with."""
         try:
             request = job.request
             if isinstance(request, BlobRef):
                 request = await self._fetch(job, request)
             current_call.set(CurrentCall(request.rollout, job.deadline, job.precedence))
-            if job.deadline <= self._server.loop.time():
+            if job.deadline <= self._jobs.loop.time():
                 raise RolloutError(FailureClass.DEADLINE_EXCEEDED, "the call waited until its deadline")
             if request.num_lost:
-                await self._server.accept_at_once(job)
-            if self._server.has_been_blocked:
-                await self._server.take_turn()
+                await self._jobs.accept_at_once(job)
+            if self._jobs.has_been_blocked:
+                await self._jobs.take_turn()
             with tracing.served(self.name, request.rollout, job.trace):
                 if request.num_lost <= TRUSTED_LOSSES:
                     return await self._handler(job.subject, request)
-                with self._server.suspects.place(SuspectCall(self.name, request.rollout, request.num_lost)):
+                with self._jobs.suspects.place(SuspectCall(self.name, request.rollout, request.num_lost)):
                     return await self._handler(job.subject, request)
         except RolloutError as error:
-            failure = _fail(error.failure_class, error.message, retryable=error.retryable, curable=error.curable)
+            failure = fail_of(error.failure_class, error.message, retryable=error.retryable, curable=error.curable)
         except LoopBlocked as error:
             self.blocked = redact(f"{self.name}: {error}")
             log.error("%s", self.blocked)
-            self._server.pause()
-            failure = _fail(self._failure_class, self.blocked)
+            self._jobs.pause()
+            failure = fail_of(self._failure_class, self.blocked)
         except (Exception, asyncio.CancelledError, SystemExit, KeyboardInterrupt, BaseExceptionGroup) as error:
             # Also a handler's sys.exit(): it must not end the worker.
             failure = self._failure(job, error)
         self.num_errors += 1
         return failure
 
-    def _failure(self, job: _Job, error: BaseException) -> Fail:
+    def _failure(self, job: Job, error: BaseException) -> Fail:
         task = asyncio.current_task()
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
             if job.expired:
-                return _fail(FailureClass.DEADLINE_EXCEEDED, f"{self.name} did not finish before the call's deadline")
-            if self._server.is_stopping:
-                return _fail(FailureClass.WORKER_LOST, f"{self.name} was stopped", retryable=True)
-            return _fail(FailureClass.CANCELLED, "cancelled by the caller")
+                return fail_of(FailureClass.DEADLINE_EXCEEDED, f"{self.name} did not finish before the call's deadline")
+            if self._jobs.is_stopping:
+                return fail_of(FailureClass.WORKER_LOST, f"{self.name} was stopped", retryable=True)
+            return fail_of(FailureClass.CANCELLED, "cancelled by the caller")
         log.error("%s failed", self.name, exc_info=error)
-        return _fail(self._failure_class, f"{self.name}: {_describe(error)}", retryable=True)
+        return fail_of(self._failure_class, f"{self.name}: {describe(error)}", retryable=True)
 
-    async def _fetch(self, job: _Job, ref: BlobRef) -> Call:
-        """Return the request that was stored as a blob."""
+    async def _fetch(self, job: Job, ref: BlobRef) -> Call:
         try:
-            request: Call = await blobs.follow(self._server.bus, ref, self._decode, "call")
+            request: Call = await blobs.follow(self._jobs.bus, ref, self._decode, "call")
         except BadMessage as error:
             raise RolloutError(FailureClass.BAD_REQUEST, str(error)) from None
         except BusError as error:
             raise RolloutError(FailureClass.COMPONENT_FAILED, f"the request could not be fetched: {error}") from None
         job.deadline += request.timeout_s - blobs.CALL_TTL_S
-        self._server.accept(job)
+        self._jobs.accept(job)
         return request
 
     def _next(self) -> None:
         if self._queue.num_waiting:
             self._starter.schedule()
         if not self._subscriptions and not self._leaving and self._has_room:
-            self._server.in_background(self.join())
+            self._jobs.in_background(self.join())
 
-    def drop(self, job: _Job) -> None:
+    def drop(self, job: Job) -> None:
         """Remove a job that has not started."""
         self._queue.end(job)
         self._waiting_bytes -= job.num_bytes
-        self._server.forget(job)
+        self._jobs.forget(job)
         self._next()
 
     def drop_all(self) -> None:
@@ -308,7 +273,7 @@ class Service:
             job = self._queue.pop()
             self._queue.end(job)
             self._waiting_bytes -= job.num_bytes
-            self._server.forget(job)
+            self._jobs.forget(job)
 
 
 class Server:
@@ -321,22 +286,13 @@ class Server:
             worker: the process's id, one token.
             suspects: the calls at work that may end it.
         """
-        self.bus = bus
         self.worker = worker
+        self.bus = bus
         self.services: list[Service] = []
-        self.jobs: dict[str | int, _Job] = {}
-        self._accepted: dict[str, _Job] = {}  # by call id
-        self.suspects = suspects or SuspectCalls()
-        self.is_stopping = False
-        self._turns = Turns()
-        self._paused_until = 0.0
-        self.has_been_blocked = False  # a call has blocked the loop: others may, so all are accepted before they run
-        self.loop = asyncio.get_running_loop()
-        self._background = RunningTasks()
+        self.jobs = Jobs(bus, worker, suspects)
 
     async def start(self) -> None:
-        await self.bus.subscribe(subjects.ping(self.bus.role, self.worker), self._on_ping)
-        await self.bus.subscribe(subjects.cancel(self.bus.role, self.worker), self._on_cancel)
+        await self.jobs.listen()
 
     async def serve(
         self,
@@ -360,7 +316,7 @@ class Server:
             failure_class: of the reply when `handler` raises something else than a RolloutError.
         """
         service = Service(
-            self,
+            self.jobs,
             name,
             subject,
             group=group,
@@ -387,128 +343,19 @@ class Server:
             if service.group and service.subject.startswith(prefix):
                 await service.leave()
 
-    def pause(self) -> None:
-        """Begin no call for a moment, in which the loop answers all that has waited for it."""
-        self.has_been_blocked = True
-        self._paused_until = self.loop.time() + PAUSE_S
-
-    async def take_turn(self) -> None:
-        """Wait for a round of the event loop in which no other call begins, and for the end of a pause."""
-        async with self._turns.take():
-            await asyncio.sleep(self._paused_until - self.loop.time())
-
     async def drain(self, deadline_s: float) -> None:
         """Leave all queue groups, answer what has arrived, for at most `deadline_s` seconds; stop the rest."""
         await self.leave()
-        give_up = self.loop.time() + deadline_s
-        while self.jobs and self.loop.time() < give_up:  # noqa: ASYNC110
+        loop = asyncio.get_running_loop()
+        give_up = loop.time() + deadline_s
+        while self.jobs.by_reply and loop.time() < give_up:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
-        self.is_stopping = True
+        self.jobs.is_stopping = True
         for service in self.services:
             await service.leave()  # sessions too
             service.drop_all()
-        stopped = [job.task for job in self.jobs.values() if job.task is not None]
+        stopped = [job.task for job in self.jobs.by_reply.values() if job.task is not None]
         for task in stopped:
             task.cancel()
         if stopped:
-            await asyncio.wait(stopped, timeout=STOP_S)
-
-    async def send(self, reply: str, message: Message, failure_class: FailureClass) -> None:
-        """Answer; a reply that is too large is stored as a blob, one that cannot be sent becomes a failure."""
-        try:
-            body = without_credentials(encode(message))
-            await self.bus.publish(reply, await blobs.fit_call(self.bus, body, subjects.asked_by(reply)))
-            return
-        except BadMessage as error:
-            failure = _fail(failure_class, f"the answer has no wire form: {error}")
-        except BusError as error:
-            failure = _fail(FailureClass.COMPONENT_FAILED, f"the answer could not be sent: {error}", retryable=True)
-        log.warning("%s", failure.message)
-        with contextlib.suppress(BusError):
-            await self.bus.publish(reply, encode(failure))
-
-    def forget(self, job: _Job) -> None:
-        """Remove a job that this process is done with."""
-        if job.timer is not None:
-            job.timer.cancel()
-        if self.jobs.get(job.reply or id(job)) is job:
-            del self.jobs[job.reply or id(job)]
-        if self._accepted.get(job.id) is job:
-            del self._accepted[job.id]
-
-    def accept(self, job: _Job) -> None:
-        """Notify the caller that this process has the call, and watch its deadline from now on."""
-        if job.timer is not None:
-            job.timer.cancel()
-        job.timer = self.loop.call_at(job.deadline, self._expire, job)
-        if job.reply:
-            self.in_background(self._send_accepted(job))
-
-    async def accept_at_once(self, job: _Job) -> None:
-        """Accept a call that may end this process, so that its caller notices that soon."""
-        self.accept(job)
-        if job.reply:
-            with contextlib.suppress(BusError):
-                await self._send_accepted(job)
-                await self.bus.flush()
-
-    def _send_accepted(self, job: _Job) -> Awaitable[None]:
-        job.id = call_id(job.reply)
-        self._accepted[job.id] = job
-        return self.bus.publish(job.reply, encode(Accepted(role=self.bus.role, worker=self.worker)))
-
-    def _expire(self, job: _Job) -> None:
-        job.expired = True
-        if job.task is not None:
-            job.task.cancel()
-        else:
-            job.service.drop(job)
-            if job.reply:
-                failure = _fail(FailureClass.DEADLINE_EXCEEDED, "the call waited until its deadline")
-                self.in_background(self.bus.publish(job.reply, encode(failure)))
-
-    def in_background(self, work: Any) -> None:
-        """Do what no call waits for; an error is a warning in the log."""
-        self._background.start(_ignore_errors(work))
-
-    async def _on_ping(self, message: Msg) -> None:
-        if not message.reply.startswith(subjects.INBOX_PREFIX):
-            return
-        try:
-            ping = _decode_ping(message.data)
-        except BadMessage:
-            return
-        gone = [call for call in ping.calls if call not in self._accepted]
-        await self.bus.publish(message.reply, encode(Pong(gone=gone)))
-
-    async def _on_cancel(self, message: Msg) -> None:
-        try:
-            job = self._accepted.get(_decode_cancel(message.data).call)
-        except BadMessage:
-            return
-        if job is None:
-            return
-        if job.task is not None:
-            job.task.cancel()
-        else:
-            job.service.drop(job)
-
-
-def _fail(failure_class: FailureClass, text: str, *, retryable: bool = False, curable: bool = False) -> Fail:
-    """Return a failure whose text fits into a message, whatever its source."""
-    text = redact(text)[:MAX_TEXT_CHARS].encode(errors="replace").decode()
-    return Fail(failure_class=failure_class, message=text, retryable=retryable, curable=curable)
-
-
-def _describe(error: BaseException) -> str:
-    try:
-        return f"{type(error).__name__}: {error}"
-    except Exception:
-        return type(error).__name__
-
-
-async def _ignore_errors(work: Any) -> None:
-    try:
-        await work
-    except Exception as error:
-        log.warning("%s: %s", type(error).__name__, error)
+            await asyncio.wait(stopped, timeout=5.0)

@@ -25,16 +25,11 @@ if TYPE_CHECKING:
 
 EXPORTER = "OTEL_TRACES_EXPORTER"
 NEEDS = f"{EXPORTER}=otlp needs a package: pip install 'gymq[observability]'"
-MAX_TEXT = 300  # characters of an error
 
 _tracer: Any = None
 _provider: Any = None
 _trace_id: ContextVar[int | None] = ContextVar("gymq_trace_id", default=None)
 _OFF: AbstractContextManager[None] = nullcontext()
-
-
-class TracingMissing(GymqError):
-    """The packages that traces need are not installed; one sentence."""
 
 
 def is_wanted() -> bool:
@@ -49,7 +44,7 @@ def start(process: str) -> None:
         process: id of the worker, or what the process is.
 
     Raises:
-        TracingMissing: OpenTelemetry is not installed.
+        GymqError: OpenTelemetry is not installed.
     """
     global _tracer, _provider
     if not is_wanted():
@@ -61,7 +56,7 @@ def start(process: str) -> None:
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
         from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
     except ImportError:
-        raise TracingMissing(NEEDS) from None
+        raise GymqError(NEEDS) from None
 
     class Ids(RandomIdGenerator):
         def generate_trace_id(self) -> int:
@@ -173,5 +168,5 @@ def _span(name: str, attributes: dict[str, Any], kind: str, context: Any) -> Ite
         try:
             yield span
         except BaseException as error:
-            span.set_status(Status(StatusCode.ERROR, redact(f"{type(error).__name__}: {error}")[:MAX_TEXT]))
+            span.set_status(Status(StatusCode.ERROR, redact(f"{type(error).__name__}: {error}")[:300]))
             raise

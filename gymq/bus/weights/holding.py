@@ -18,11 +18,10 @@ from gymq.bus import Bus, BusError
 from gymq.bus.discovery import find_workers, reported
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
-from gymq.protocol.messages import Hold
+from gymq.protocol.replica_messages import Hold
 
 log = logging.getLogger("gymq.weights")
 
-REPEAT_S = 1.0
 EXPIRES_S = 5.0  # without a repetition
 LOOK_S = 0.3  # for workers to answer each time that they are asked
 GONE_S = 3.0  # without an answer
@@ -38,19 +37,15 @@ class Begun(msgspec.Struct):
 
 @asynccontextmanager
 async def held(bus: Bus, model: str) -> AsyncIterator[None]:
-    """Have agents begin no rollout of a model until the block ends.
-
-    Raises:
-        BusError: the server does not answer.
-    """
+    """Have agents begin no rollout of a model until the block ends."""
 
     async def repeat() -> None:
         while True:
             with suppress(BusError):  # it is published again
-                await bus.publish(subjects.hold(model), encode(Hold(for_s=EXPIRES_S)))
-            await asyncio.sleep(REPEAT_S)
+                await bus.publish(subjects.HOLD.of(model), encode(Hold(for_s=EXPIRES_S)))
+            await asyncio.sleep(1.0)
 
-    await bus.publish(subjects.hold(model), encode(Hold(for_s=EXPIRES_S)))
+    await bus.publish(subjects.HOLD.of(model), encode(Hold(for_s=EXPIRES_S)))
     await bus.flush()
     repeating = asyncio.create_task(repeat())
     try:
@@ -58,7 +53,7 @@ async def held(bus: Bus, model: str) -> AsyncIterator[None]:
     finally:
         repeating.cancel()
         with suppress(BusError):
-            await bus.publish(subjects.hold(model), encode(Hold(for_s=0.0)))
+            await bus.publish(subjects.HOLD.of(model), encode(Hold(for_s=0.0)))
 
 
 async def until_finished(bus: Bus, model: str, deadline_s: float) -> None:

@@ -11,8 +11,6 @@ from gymq.bus.weights.holding import LOOK_S, Begun
 from gymq.bus.weights.pushing import newest, weights_of
 from gymq.errors import GymqError
 
-LOOKS = 30  # until a worker answers; it may be busy
-
 
 class VersionsUnknown(GymqError):
     """A limit on staleness is asked for, and nothing tells which policy answers."""
@@ -23,7 +21,6 @@ async def check_known(bus: Bus, model: str) -> None:
 
     Raises:
         VersionsUnknown: nothing does.
-        BusError: the server does not answer.
     """
     if await bus.retry_read(lambda: newest(bus, model)) is not None:
         return
@@ -46,11 +43,7 @@ async def check_known_to(bus: Bus, agents: Iterable[str]) -> None:
 
 
 async def told_versions(bus: Bus, model: str) -> list[str] | None:
-    """Return the versions that the engines of a model name; None if the model loads its weights itself.
-
-    Raises:
-        BusError: the server does not answer.
-    """
+    """Return the versions that the engines of a model name; None if the model loads its weights itself."""
     states = [state for stats in await _reports(bus, model) if (state := weights_of(stats)) is not None]
     if states and not any(state.is_announced for state in states):
         return None
@@ -58,14 +51,13 @@ async def told_versions(bus: Bus, model: str) -> list[str] | None:
 
 
 def _tells(stats: dict[str, Any]) -> bool:
-    """Return whether a replica knows its version, or loads its weights itself."""
     state = weights_of(stats)
     return bool(reported(stats, "policy_version", str)) or (state is not None and not state.is_announced)
 
 
 async def _reports(bus: Bus, name: str) -> list[dict[str, Any]]:
-    """Return what the workers of an instance report."""
-    for _ in range(LOOKS):
+    # The workers may be too busy to answer at once.
+    for _ in range(30):
         if found := await find_workers(bus, name, wait_s=LOOK_S):
             return found
     return []

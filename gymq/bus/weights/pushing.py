@@ -29,14 +29,11 @@ from gymq.defaults import CONFIRM_S, MAX_VERSIONS, InFlight, WeightsMode
 from gymq.errors import GymqError
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder, encode
-from gymq.protocol.messages import BadMessage, Hold, Ping, Weights
+from gymq.protocol.messages import BadMessage, Ping
+from gymq.protocol.replica_messages import Hold, Weights
 
 STORE_PATIENCE_S = 60.0  # for each part, while the server is away or full
 _FIRST_LOOKS = 10  # until one answers; they may be busy
-_FIRST_PAUSE_S = 0.01  # between looks at replicas that load; up to `LOOK_S`
-_PAUSE_SHARE = 0.125  # of the time that they have been loading, so that it is noticed soon when a short load ends
-
-_MAX_HEADER_BYTES = 100_000_000  # of a safetensors file
 
 _decode = Decoder(Weights)
 
@@ -146,14 +143,13 @@ async def _update(
     deadline_s: float,
     known: Collection[str],
 ) -> Pushed:
-    """Make a record the newest one, with the weights that it stands for."""
     try:
         subjects.instance(model, "model")
     except subjects.BadToken as error:
         raise PushError(str(error)) from None
     js = bus.js
     try:
-        last = functools.partial(js.last, streams.WEIGHTS, subjects.weights(model))
+        last = functools.partial(js.last, streams.WEIGHTS, subjects.WEIGHTS.of(model))
         replaced = await bus.retry_read(last, patience_s=STORE_PATIENCE_S)
         before = None if replaced is None else _decode(replaced.data)
     except BadMessage as error:
@@ -178,7 +174,7 @@ async def _update(
             # Replicas would look in vain for the parts of a record that is stored. The next push removes them.
             if weights is not None and (not may_be_announced or isinstance(error, PushError | JetStreamError)):
                 with contextlib.suppress(BusError):
-                    await _remove_parts(js, f"{subjects.weights_parts(model, name)}.*")
+                    await _remove_parts(js, f"{subjects.WEIGHTS_PART.begun(model, name)}.*")
             raise
         search = stack.enter_context(WorkerSearch(bus, model))
         pushed = await _confirmed(bus, search, record.policy_version, sequence, replicas, deadline_s)
@@ -186,12 +182,11 @@ async def _update(
             await _take_back(bus, model, record, replaced, sequence)
     if not pushed.taken_back:
         # What came before is not needed; a replica that is still fetching it finds that there is something newer.
-        await _remove_parts(js, subjects.all_weights_parts(model), before=oldest or sequence)
+        await _remove_parts(js, subjects.WEIGHTS_PART.of(model), before=oldest or sequence)
     return pushed
 
 
 def _after(record: Weights, before: Weights | None) -> Weights:
-    """Return a record that follows another one."""
     record = msgspec.structs.replace(record, before=_before(before, record.policy_version), at=time.time())
     if before is not None:
         record.engines = record.engines or before.engines
@@ -205,9 +200,8 @@ async def newest(bus: Bus, model: str) -> Weights | None:
 
     Raises:
         BadMessage: the record is not valid.
-        BusError: the record cannot be read.
     """
-    stored = await bus.js.last(streams.WEIGHTS, subjects.weights(model))
+    stored = await bus.js.last(streams.WEIGHTS, subjects.WEIGHTS.of(model))
     return None if stored is None else _decode(stored.data)
 
 
@@ -232,7 +226,6 @@ def _mark(record: Weights, version: str | None, policy_version: str) -> str | No
 
 
 async def _replicas(bus: Bus, model: str, *, was_pushed_before: bool) -> set[str]:
-    """Return the ids of the running replicas."""
     if not was_pushed_before and not await is_running(bus, model, "models"):
         raise PushError(not_running(model, "model"))
     found: list[dict[str, Any]] = []
@@ -268,7 +261,7 @@ def _not_safetensors(file: BinaryIO, size: int) -> str:
     The format: https://github.com/huggingface/safetensors#format
     """
     length = int.from_bytes(file.read(8), "little")
-    if size < 8 or length > min(size - 8, _MAX_HEADER_BYTES):
+    if size < 8 or length > min(size - 8, 100_000_000):
         return "its header is longer than the file"
     try:
         header = msgspec.json.decode(file.read(length), type=dict[str, dict[str, Any]])
@@ -282,7 +275,7 @@ def _not_safetensors(file: BinaryIO, size: int) -> str:
 async def _store_parts(bus: Bus, model: str, name: str, record: Weights, file: BinaryIO) -> tuple[Weights, int]:
     """Store a file in parts; return the record with where they are, and the stream sequence of the first."""
     js = bus.js
-    below = subjects.weights_parts(model, name)
+    below = subjects.WEIGHTS_PART.begun(model, name)
     digest = hashlib.sha256()
     first = count = size = 0
     while piece := await asyncio.to_thread(file.read, bus.max_body_bytes):
@@ -297,7 +290,7 @@ async def _store_parts(bus: Bus, model: str, name: str, record: Weights, file: B
 
 async def _store_record(js: JetStream, model: str, record: Weights, after: int) -> int:
     """Make a record the newest one; return its stream sequence."""
-    subject = subjects.weights(model)
+    subject = subjects.WEIGHTS.of(model)
     try:
         body = encode(record)
     except BadMessage as error:
@@ -318,14 +311,14 @@ async def _remove_parts(js: JetStream, filter_: str, *, before: int = 0) -> None
 
 async def _take_back(bus: Bus, model: str, record: Weights, replaced: Stored | None, sequence: int) -> None:
     """Make the weights before the newest ones again, so that replicas can start; unless there is a newer push."""
-    js, subject = bus.js, subjects.weights(model)
+    js, subject = bus.js, subjects.WEIGHTS.of(model)
     if replaced is None:
         await js.api(f"STREAM.PURGE.{streams.WEIGHTS}", {"filter": subject, "seq": sequence + 1}, timeout_s=60.0)
-        await bus.publish(subjects.hold(model), encode(Hold(for_s=0.0)))  # agents read that there are none
+        await bus.publish(subjects.HOLD.of(model), encode(Hold(for_s=0.0)))  # agents read that there are none
     else:
         await js.publish_if_last(subject, replaced.data, last=sequence, patience_s=STORE_PATIENCE_S)
     if record.push is not None:
-        await _remove_parts(js, f"{subjects.weights_parts(model, record.push)}.*")
+        await _remove_parts(js, f"{subjects.WEIGHTS_PART.begun(model, record.push)}.*")
 
 
 async def _confirmed(
@@ -357,7 +350,8 @@ async def _confirmed(
                 replicas.discard(worker)  # started again it loads them before it serves
         if not waiting or loop.time() >= give_up:
             break
-        await asyncio.sleep(min(LOOK_S, max(_FIRST_PAUSE_S, _PAUSE_SHARE * (loop.time() - began))))
+        # The pause grows with the time spent loading, so that the end of a short load is noticed soon.
+        await asyncio.sleep(min(LOOK_S, max(0.01, 0.125 * (loop.time() - began))))
     silent = f"not loaded within {deadline_s:g} s"
     missing = refused | {worker: problems.get(worker) or silent for worker in waiting}
     return Pushed(
@@ -367,7 +361,7 @@ async def _confirmed(
 
 async def _is_gone(bus: Bus, worker: str) -> bool:
     try:
-        await bus.request(subjects.ping("model", worker), encode(Ping(calls=[])), timeout_s=LOOK_S)
+        await bus.request(subjects.PING.of("model", worker), encode(Ping(calls=[])), timeout_s=LOOK_S)
     except NoResponders:
         return bus.is_stable  # otherwise it may have yet to reconnect, as this process just did
     except NoAnswer:

@@ -18,29 +18,27 @@ from gymq.failures import RolloutError
 from gymq.processes.background import is_set_within
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder
-from gymq.protocol.messages import BadMessage, FailureClass, Hold, Stage, Weights
+from gymq.protocol.messages import BadMessage, FailureClass, Stage
+from gymq.protocol.replica_messages import Hold, Weights
 
 _decode = Decoder(Weights)
 _decode_hold = Decoder(Hold)
 
 
-class Stale(RolloutError):
-    """The rollout was started by a policy that is too old by now."""
+def superseded(versions: Sequence[str], update: str, in_flight: InFlight) -> RolloutError:
+    """Return the error of a rollout whose policy was replaced, by an update that does not let rollouts continue.
 
-    def __init__(self, behind: int, limit: int, version: str, newest: str) -> None:
-        text = f"begun by the policy {version!r}, {behind} behind {newest!r}; at most {limit} updates are allowed"
-        super().__init__(FailureClass.STALE, text, stage=Stage.MODEL)
+    Args:
+        versions: those that answered so far.
+        update: the version of the update.
+    """
+    begun = f"by the policy {versions[0]!r}" if versions else "before"
+    how = "restart" if in_flight == "restart" else "finish under one version"
+    return _stale(f"begun {begun}; with the update to {update!r} rollouts {how}")
 
 
-class Superseded(RolloutError):
-    """The rollout was started by a policy that was replaced, by an update that does not let rollouts continue."""
-
-    def __init__(self, versions: Sequence[str], update: str, in_flight: InFlight) -> None:
-        begun = f"by the policy {versions[0]!r}" if versions else "before"
-        how = "restart" if in_flight == "restart" else "finish under one version"
-        super().__init__(
-            FailureClass.STALE, f"begun {begun}; with the update to {update!r} rollouts {how}", stage=Stage.MODEL
-        )
+def _stale(text: str) -> RolloutError:
+    return RolloutError(FailureClass.STALE, text, stage=Stage.MODEL)
 
 
 def updates_since(weights: Weights) -> Callable[[str], int]:
@@ -57,7 +55,7 @@ class _Versions:
         self.newest: str | None = None  # None: its weights are what they were at the start
         self.restarted: str | None = None  # the newest version with `restart`
         self.finished: str | None = None  # the newest version with `finish`
-        self.on_restart: set[Callable[[Superseded], None]] = set()
+        self.on_restart: set[Callable[[RolloutError], None]] = set()
         self.held_until = 0.0  # on the event loop's clock
         self.behind: Callable[[str], int] = lambda version: 0  # how many updates came after a version
         self._changed = asyncio.Event()
@@ -90,7 +88,7 @@ class _Versions:
         )
         if weights.in_flight == "restart" or is_missed:
             for interrupt in list(self.on_restart):
-                interrupt(Superseded((), self.restarted, "restart"))
+                interrupt(superseded((), self.restarted, "restart"))
 
     @property
     def is_held(self) -> bool:
@@ -122,8 +120,8 @@ class StalenessLimit:
         """Check the versions that answered so far, the first one first.
 
         Raises:
-            Stale: the first of them is too many updates behind the newest.
-            Superseded: an update came that does not let rollouts continue.
+            RolloutError: STALE; the first of them is too many updates behind the newest, or an update came that does
+                not let rollouts continue.
         """
         known = self._versions
         if known.newest is None or not policy_versions:
@@ -131,18 +129,19 @@ class StalenessLimit:
         behind = [known.behind(version) for version in policy_versions]
         first, oldest = behind[0], max(behind)  # a later reply may be of a replica that refused an update
         if known.restarted is not None and oldest > known.behind(known.restarted):
-            raise Superseded(policy_versions, known.restarted, "restart")
+            raise superseded(policy_versions, known.restarted, "restart")
         if known.finished is not None and oldest > known.behind(known.finished) >= min(behind):
-            raise Superseded(policy_versions, known.finished, "finish")
+            raise superseded(policy_versions, known.finished, "finish")
         if self._limit is not None and first > self._limit:
-            raise Stale(first, self._limit, policy_versions[0], known.newest)
+            begun = f"begun by the policy {policy_versions[0]!r}, {first} behind {known.newest!r}"
+            raise _stale(f"{begun}; at most {self._limit} updates are allowed")
 
     async def until_free(self, patience_s: float) -> None:
         """Wait until no update holds rollouts back that have not begun, for so many seconds at most."""
         await self._versions.until_free(patience_s)
 
     @contextmanager
-    def interrupting(self, interrupt: Callable[[Superseded], None]) -> Iterator[None]:
+    def interrupting(self, interrupt: Callable[[RolloutError], None]) -> Iterator[None]:
         """Call `interrupt` when an update comes with which rollouts restart."""
         self._versions.on_restart.add(interrupt)
         try:
@@ -166,9 +165,6 @@ class Staleness:
 
         Args:
             max_staleness: updates that may come after its first reply; None: any number.
-
-        Raises:
-            BusError: the newest version cannot be read.
         """
         await self.follow(model)
         if max_staleness is not None:
@@ -176,11 +172,7 @@ class Staleness:
         return StalenessLimit(self._models[model], max_staleness)
 
     async def follow(self, model: str) -> None:
-        """Follow the updates of a model from now on.
-
-        Raises:
-            BusError: the newest version cannot be read.
-        """
+        """Follow the updates of a model from now on."""
         if model in self._models and not self._starting.locked():
             return  # each rollout comes here
         async with self._starting:
@@ -208,8 +200,8 @@ class Staleness:
                 await self._read_with_retries(model, versions)  # weights that were removed are not announced
 
         subscriptions = [
-            await self._bus.subscribe(subjects.pushed(model), on_push),
-            await self._bus.subscribe(subjects.hold(model), on_hold),
+            await self._bus.subscribe(subjects.PUSHED.of(model), on_push),
+            await self._bus.subscribe(subjects.HOLD.of(model), on_hold),
         ]
         try:
             await self._bus.flush()
@@ -235,7 +227,7 @@ class Staleness:
 
     async def _read(self, model: str, versions: _Versions, *, pushed: int = 0) -> None:
         """Read the newest weights; `pushed` is the sequence of some that were stored."""
-        subject = subjects.weights(model)
+        subject = subjects.WEIGHTS.of(model)
         if pushed:
             versions.learn(await self._js.last_beyond(pushed - 1, streams.WEIGHTS, subject))
         else:

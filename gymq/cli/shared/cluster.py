@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gymq.bus import Bus, BusError, NoAnswer, NoServer, streams
-from gymq.bus.jetstream import STREAM_NOT_FOUND, JetStreamError
+from gymq.bus.jetstream import Code, JetStreamError
 from gymq.cli.shared.configuration import check_instance, require_instances
 from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.interfaces import interfaces
@@ -176,7 +176,7 @@ async def _lacks_streams(bus: Bus, error: JetStreamError | NoAnswer) -> bool:
             error = refused
         except BusError:
             return False
-    return isinstance(error, JetStreamError) and error.code == STREAM_NOT_FOUND
+    return isinstance(error, JetStreamError) and error.code == Code.STREAM_NOT_FOUND
 
 
 async def matching_runs(bus: Bus, pattern: str) -> list[str]:

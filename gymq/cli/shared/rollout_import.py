@@ -111,7 +111,7 @@ async def import_rollouts(bus: Bus, file: Path, taken: Collection[str] = ()) -> 
         raise UsageError(found.problems[0] if found.problems else f"{file}: no rollouts in it")
     if found.num_problems > len(found.problems):
         found.problems.append(f"{found.num_problems - len(found.problems):,} more lines are skipped")
-    await bus.js.store(subjects.run_record(found.run), encode(_record(found, file, manifest)))
+    await bus.js.store(subjects.RUN.of(found.run), encode(_record(found, file, manifest)))
     return found
 
 

@@ -15,7 +15,6 @@ from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder
 from gymq.protocol.messages import BadMessage, Submission, Task
 
-DEFAULT_TIMEOUT_S = 3600.0
 PATIENCE_S = 20.0  # less than the time after which a submission is delivered again
 
 _decode_submission = Decoder(Submission)
@@ -75,7 +74,7 @@ class Intake:
                 rollout_index=rollout_index,
                 agent=agent,
                 row=row,
-                timeout_s=submission.timeout_s or DEFAULT_TIMEOUT_S,
+                timeout_s=submission.timeout_s or 3600.0,
                 num_rollouts=submission.num_repeats,
             )
             await self._queue.submit(task, patience_s=PATIENCE_S)

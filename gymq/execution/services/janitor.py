@@ -9,21 +9,19 @@ from datetime import datetime
 
 import msgspec
 
-from gymq.bus import Bus, BusError, streams
+from gymq.bus import Bus, streams
 from gymq.bus.consumer import Consumer
-from gymq.bus.jetstream import MESSAGE_NOT_FOUND, JetStreamError
+from gymq.bus.jetstream import Code, JetStreamError
 from gymq.bus.pull import Delivery
 from gymq.bus.queue.dead_letters import dead_letter_failure, store_dead_letter
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.bus.queue.tasks import failed_in_queue, read_task
+from gymq.bus.repeating import repeat
 from gymq.processes.background import end_task
 from gymq.protocol import subjects
 from gymq.protocol.messages import BadMessage, FailureClass
 
 log = logging.getLogger("gymq.janitor")
-
-UNSERVED_AFTER_S = 24 * 3600.0  # in the queue of an agent that no cluster ever served
-LOOK_EVERY_S = 600.0
 
 
 class _Advisory(msgspec.Struct):
@@ -47,28 +45,15 @@ class Janitor:
 
     async def start(self) -> None:
         await self._consumer.start()
-        self._looking = asyncio.create_task(self._look())
+        looking = repeat(lambda: self.end_unserved(24 * 3600.0), log, "the queues were not checked", pause_s=600.0)
+        self._looking = asyncio.create_task(looking)
 
     async def stop(self) -> None:
         await end_task(self._looking)
         await self._consumer.stop()
 
-    async def _look(self) -> None:
-        while True:
-            try:
-                await self.end_unserved(UNSERVED_AFTER_S)
-            except BusError as error:
-                log.warning("the queues were not checked: %s", error)
-            except Exception:
-                log.exception("the queues were not checked")
-            await asyncio.sleep(LOOK_EVERY_S)
-
     async def end_unserved(self, after_s: float) -> None:
-        """End the tasks that have waited for so many seconds for an agent that no cluster serves or served.
-
-        Raises:
-            BusError: the server does not answer.
-        """
+        """End the tasks that have waited for so many seconds for an agent that no cluster serves or served."""
         is_served: dict[str, bool] = {}
         for pattern in (subjects.ALL_TASKS, subjects.ALL_URGENT_TASKS):
             for subject in await self._js.count_by_subject(streams.TASKS, pattern):
@@ -94,7 +79,7 @@ class Janitor:
         try:
             answer = await self._js.api(f"STREAM.MSG.GET.{streams.TASKS}", {"seq": advisory.stream_seq})
         except JetStreamError as error:
-            if error.code == MESSAGE_NOT_FOUND:
+            if error.code == Code.MESSAGE_NOT_FOUND:
                 return  # settled in the meantime
             raise
         subject = answer["message"]["subject"]

@@ -18,8 +18,9 @@ from dataclasses import dataclass
 import msgspec
 
 from gymq.bus import Bus, BusError, TooLarge, streams
-from gymq.bus.jetstream import MESSAGE_NOT_FOUND, JetStream, JetStreamError, Stored
+from gymq.bus.jetstream import Code, JetStream, JetStreamError, Stored
 from gymq.bus.queue.outcome_store import OutcomeStore
+from gymq.bus.repeating import repeat
 from gymq.processes.background import end_task
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder, compressed, encode
@@ -30,9 +31,7 @@ from gymq.stats.running import ProfileSnapshot, RunningProfile
 log = logging.getLogger("gymq.profiler")
 
 CHECKPOINT_EVERY_S = 1.0
-FORGET_AFTER_S = 600.0  # a run without outcomes for so long is read from its checkpoint when it continues
 STORE_PATIENCE_S = 10.0
-STOP_S = 20.0  # for the outcomes that are not read yet when it stops
 
 _decode_profile = Decoder(Profile)
 _decode_run = Decoder(Run)
@@ -81,26 +80,17 @@ class Profiler:
         self._working: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        self._working = asyncio.create_task(self._work())
+        failed = "outcomes not read, or checkpoint not stored; the profiler continues at its last position"
+        self._working = asyncio.create_task(repeat(self._read_new, log, failed, pause_s=CHECKPOINT_EVERY_S))
 
     async def stop(self) -> None:
         await end_task(self._working)
         try:
             # With what was stored since the last look: a run that is complete shall have its whole profile.
-            async with asyncio.timeout(STOP_S):
+            async with asyncio.timeout(20.0):
                 await self._read_new()
         except (BusError, TimeoutError) as error:
             log.warning("last checkpoint not stored: %s", error or "no time is left")
-
-    async def _work(self) -> None:
-        while True:
-            try:
-                await self._read_new()
-            except BusError as error:
-                log.warning("outcomes not read, or checkpoint not stored: %s", error)
-            except Exception:
-                log.exception("the profiler continues at its last position")
-            await asyncio.sleep(CHECKPOINT_EVERY_S)
 
     async def _read_new(self) -> None:
         if self._position is None:
@@ -149,7 +139,7 @@ class Profiler:
             query = {"last_by_subj": subjects.ALL_PROFILES}
             answer = await self._js.api(f"STREAM.MSG.GET.{streams.RUNS}", query)
         except JetStreamError as error:
-            if error.code == MESSAGE_NOT_FOUND:
+            if error.code == Code.MESSAGE_NOT_FOUND:
                 return 0
             raise
         message = answer["message"]
@@ -160,7 +150,6 @@ class Profiler:
         return newest.all_sequence
 
     async def _last_sequence(self) -> int:
-        """Return the stream sequence of the last outcome; 0 if there is none."""
         last = await self._js.newest(streams.ROLLOUTS, subjects.ALL_ROLLOUTS)
         return 0 if last is None else last.sequence
 
@@ -177,7 +166,7 @@ class Profiler:
         """
         extended_to = max(extended_to or 0, await _extended_to(self._js, run))
         profiled = _Profiled(RunningProfile(extended_to=extended_to))
-        subject = subjects.profile(run)
+        subject = subjects.PROFILE.of(run)
         stored = await self._js.last(streams.RUNS, subject) or await self._js.publish_or_last(
             streams.RUNS, subject, self._encoded(run, profiled), last=0, patience_s=STORE_PATIENCE_S
         )
@@ -221,7 +210,8 @@ class Profiler:
                     if isinstance(error, BusError) and not isinstance(error, TooLarge):
                         raise
                     self._set_aside(run, error)
-            elif time.monotonic() - profiled.changed_at > FORGET_AFTER_S:
+            elif time.monotonic() - profiled.changed_at > 600.0:
+                # A run that continues after so long is read from its checkpoint.
                 del self._runs[run]
         self._safe_position = position
 
@@ -230,7 +220,7 @@ class Profiler:
         sequence = profiled.sequence
         body = self._encoded(run, profiled)
         stored_as = await self._js.publish_if_last(
-            subjects.profile(run), body, last=profiled.stored_as, patience_s=STORE_PATIENCE_S
+            subjects.PROFILE.of(run), body, last=profiled.stored_as, patience_s=STORE_PATIENCE_S
         )
         if stored_as is None:
             return False
@@ -273,11 +263,11 @@ def _checkpointed(stored: Stored) -> tuple[RunningProfile, int]:
 
 async def _extended_to(js: JetStream, run: str) -> int:
     """Return the largest number of rollouts of a task of a run that was extended; 0: it was not."""
-    stored = await js.last(streams.RUNS, subjects.run_record(run))
+    stored = await js.last(streams.RUNS, subjects.RUN.of(run))
     try:
         return 0 if stored is None else _decode_run(stored.data).extended_to or 0
     except BadMessage as error:
-        log.warning("%s cannot be read: %s", subjects.run_record(run), error)
+        log.warning("%s cannot be read: %s", subjects.RUN.of(run), error)
         return 0
 
 
@@ -285,12 +275,9 @@ async def last_profile(js: JetStream, run: str) -> tuple[RunningProfile, int]:
     """Return the profile of a run as of its last checkpoint, and the stream sequence of the last outcome in it.
 
     A checkpoint from before the run was extended is ignored.
-
-    Raises:
-        BusError: it cannot be read.
     """
     extended_to = await _extended_to(js, run)
-    stored = await js.last(streams.RUNS, subjects.profile(run))
+    stored = await js.last(streams.RUNS, subjects.PROFILE.of(run))
     if stored is not None:
         profile, sequence = _checkpointed(stored)
         if profile.knows_extension(extended_to):
@@ -299,11 +286,7 @@ async def last_profile(js: JetStream, run: str) -> tuple[RunningProfile, int]:
 
 
 async def read_profile(js: JetStream, run: str) -> Profile | None:
-    """Return the last checkpoint of a run's profile; None if nothing is counted yet, or it is unreadable.
-
-    Raises:
-        BusError: it cannot be read.
-    """
-    stored = await js.last(streams.RUNS, subjects.profile(run))
+    """Return the last checkpoint of a run's profile; None if nothing is counted yet, or it is unreadable."""
+    stored = await js.last(streams.RUNS, subjects.PROFILE.of(run))
     checkpoint = None if stored is None else _readable(stored)
     return checkpoint if checkpoint is not None and checkpoint.sequence else None

@@ -10,9 +10,10 @@ import asyncio
 import logging
 import time
 
-from gymq.bus import Bus, BusError, Msg, streams
+from gymq.bus import Bus, Msg, streams
 from gymq.bus.jetstream import JetStreamError
 from gymq.bus.queue.steering import Steered
+from gymq.bus.repeating import repeat
 from gymq.processes.background import end_task, is_set_within
 from gymq.protocol import subjects
 from gymq.protocol.subjects import TaskQueueName
@@ -20,8 +21,6 @@ from gymq.protocol.subjects import TaskQueueName
 log = logging.getLogger("gymq.run_queues")
 
 LOOK_EVERY_S = 1.0  # new tasks are announced, but not by every program
-PAUSE_S = 0.02  # between looks: a program that submits to many agents announces each
-ANSWER_S = 3.0  # a server that restarts forgets the question
 MAKE_AGAIN_EVERY_S = 30.0  # the consumers of intake and janitor, in case that they were deleted
 CLOSE_AFTER_S = 60.0  # without a task
 MAX_QUEUES = (
@@ -50,14 +49,13 @@ class RunQueues:
         self._made_at = time.monotonic()  # by the start of the cluster
 
     async def start(self) -> None:
-        """Begin to keep the queues.
-
-        Raises:
-            BusError: the server does not answer.
-        """
+        """Begin to keep the queues."""
         await self._bus.subscribe(subjects.ALL_SUBMITTED, self._on_submitted)
         await self._steered.start()
-        self._working = asyncio.create_task(self._work())
+        self._wanted.set()
+        # The pause is for programs that submit to many agents: they announce each.
+        looking = repeat(self._look_when_wanted, log, "cannot look for new queues", pause_s=0.02)
+        self._working = asyncio.create_task(looking)
 
     async def stop(self) -> None:
         await end_task(self._working)
@@ -69,31 +67,18 @@ class RunQueues:
         if not is_open and not self._num_waiting:
             self._wanted.set()
 
-    async def _work(self) -> None:
-        problem = ""
-        while True:
-            self._wanted.clear()
-            try:
-                await self.look()
-                problem = ""
-            except BusError as error:
-                if str(error) != problem:
-                    log.warning("cannot look for new queues: %s", error)
-                problem = str(error)
-            except Exception:
-                log.exception("cannot look for new queues")
-            await asyncio.sleep(PAUSE_S)
-            await is_set_within(self._wanted, LOOK_EVERY_S)
+    async def _look_when_wanted(self) -> None:
+        await is_set_within(self._wanted, LOOK_EVERY_S)
+        self._wanted.clear()
+        await self.look()
 
     async def look(self) -> None:
         """Open the queues that are missing, and close those that have been empty for long.
 
         The consumers of intake and janitor are made again if they were deleted.
-
-        Raises:
-            BusError: the server does not answer.
         """
-        counts = await self._js.count_by_subject(streams.TASKS, subjects.ALL_QUEUES, timeout_s=ANSWER_S)
+        # A server that restarts forgets the question.
+        counts = await self._js.count_by_subject(streams.TASKS, subjects.ALL_QUEUES, timeout_s=3.0)
         if time.monotonic() - self._made_at >= MAKE_AGAIN_EVERY_S:
             await streams.ensure_consumers_of_services(self._js)
             self._made_at = time.monotonic()

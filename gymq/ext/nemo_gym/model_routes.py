@@ -85,7 +85,7 @@ class ModelRoutes:
         async def ask(params: dict[str, Any]) -> dict[str, Any]:
             timeout_s = self._context.settings.model_timeout_s
             request = Generate(rollout=name, timeout_s=timeout_s, params=params, session=name)
-            generated = await self._context.calls.call(subjects.model(model.name), request)
+            generated = await self._context.calls.call(subjects.MODEL.of(model.name), request)
             assert isinstance(generated, Generated)
             return checked_response(generated.response)
 

@@ -51,7 +51,7 @@ class ResourcesCalls:
         """
         _object(row)
         request = Seed(rollout=self._rollout, timeout_s=self._timeout_s, row=row)
-        seeded = await self._call(subjects.seed(self._resources), request, Stage.SEED)
+        seeded = await self._call(subjects.SEED.of(self._resources), request, Stage.SEED)
         assert isinstance(seeded, Seeded)
         return seeded.session
 
@@ -71,7 +71,7 @@ class ResourcesCalls:
         request = ToolCall(
             rollout=self._rollout, timeout_s=self._timeout_s, number=_number(key), name=name, arguments=text
         )
-        result = await self._call(session or subjects.stateless(self._resources), request, Stage.TOOL)
+        result = await self._call(session or subjects.STATELESS.of(self._resources), request, Stage.TOOL)
         assert isinstance(result, ToolResult)
         return result
 
@@ -91,7 +91,7 @@ class ResourcesCalls:
         request = Verify(
             rollout=self._rollout, timeout_s=self._timeout_s, number=_number(key), row=row, response=response
         )
-        verified = await self._call(session or subjects.stateless(self._resources), request, Stage.VERIFY)
+        verified = await self._call(session or subjects.STATELESS.of(self._resources), request, Stage.VERIFY)
         assert isinstance(verified, Verified)
         if verified.verdict.get(FAILURE_CLASS):
             text = "the verifier answered with a failure in place of a reward"

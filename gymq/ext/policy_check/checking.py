@@ -95,7 +95,7 @@ async def _reference(checkpoint: Path | None) -> LogProbSource | None:
 async def _check(bus: Bus, model: str, reference: LogProbSource | None, tolerance: float) -> list[Finding]:
     """Check a model, without a reference by its engine's log probs of prompts."""
     calls = Calls(bus)
-    subject = subjects.judge(model)  # which clients may ask
+    subject = subjects.JUDGE.of(model)  # which clients may ask
 
     async def ask(params: dict[str, Any]) -> dict[str, Any]:
         session = f"check-{secrets.token_hex(8)}"

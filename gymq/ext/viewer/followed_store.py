@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn, Protocol
 
 from gymq.bus import Bus, streams
-from gymq.bus.jetstream import STREAM_NOT_FOUND, JetStreamError
+from gymq.bus.jetstream import Code, JetStreamError
 from gymq.cli.shared.cluster import STORE
 from gymq.cluster.server import EmbeddedServer, ServerError, find_running, is_gone, silent_owner
 from gymq.cluster.server.store import Store
@@ -164,7 +164,7 @@ async def _until_made(bus: Bus) -> None:
                 await bus.js.api(f"STREAM.INFO.{name}")
                 break
             except JetStreamError as error:
-                if error.code != STREAM_NOT_FOUND:
+                if error.code != Code.STREAM_NOT_FOUND:
                     raise
             await asyncio.sleep(LOOK_EVERY_S)
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 
 from gymq.bus import Bus, blobs, streams
 from gymq.bus.queue.tasks import read_task
-from gymq.bus.rpc.calls import decode_reply
+from gymq.bus.rpc.tries import decode_reply
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder
-from gymq.protocol.messages import BadMessage, BlobRef, JournalEntry, Message, Task
+from gymq.protocol.journal_messages import JournalEntry
+from gymq.protocol.messages import BadMessage, BlobRef, Message, Task
 from gymq.protocol.subjects import TaskQueueName
 
 _decode_entry = Decoder(JournalEntry, BlobRef)
@@ -79,7 +80,7 @@ class RolloutProgress:
             BusError: the journal cannot be read.
             BadToken: the run's name is not valid.
         """
-        subject = subjects.journal(self.run, self.task_index, self.rollout_index)
+        subject = subjects.JOURNAL.of(self.run, self.task_index, self.rollout_index)
         first_new: int | None = None
         async for stored in bus.js.read(streams.JOURNAL, subject, after=self.sequence):
             self.sequence = stored.sequence

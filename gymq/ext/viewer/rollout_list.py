@@ -17,7 +17,7 @@ import msgspec
 
 from gymq import responses
 from gymq.bus import Bus
-from gymq.bus.jetstream import MESSAGE_NOT_FOUND, JetStreamError
+from gymq.bus.jetstream import Code, JetStreamError
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.data.rows import attempt_index
 from gymq.ext.viewer.columns import Detail, details_of
@@ -161,7 +161,7 @@ class RolloutList:
         try:
             position = min(position, await self._runs.last_sequence(run) + 1)
         except JetStreamError as error:
-            if error.code != MESSAGE_NOT_FOUND:
+            if error.code != Code.MESSAGE_NOT_FOUND:
                 raise
             return RolloutPage([], 0, 0, is_end=True)
         span, looked_at = 2 * PAGE, 0

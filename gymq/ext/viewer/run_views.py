@@ -103,7 +103,7 @@ class RunViews:
         Raises:
             BusError, BadToken
         """
-        if await self._js.count(streams.ROLLOUTS, subjects.rollouts_of_task(run, task_index)):
+        if await self._js.count(streams.ROLLOUTS, subjects.ROLLOUT.of(run, task_index)):
             return True
         record = await self._runs.record(run)
         return record is not None and record.num_rollouts is not None and not (await self.view(run)).is_done

@@ -16,7 +16,8 @@ import msgspec
 
 from gymq.authoring import OptionsError
 from gymq.bus import Bus, BusError
-from gymq.cluster.launch import Cluster, LaunchError
+from gymq.cluster.child import LaunchError
+from gymq.cluster.launch import Cluster
 from gymq.cluster.server import ServerError
 from gymq.config import Config, ConfigError
 from gymq.data.datasets import Dataset

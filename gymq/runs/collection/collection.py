@@ -15,7 +15,7 @@ from contextlib import closing
 import msgspec
 
 from gymq.bus import Bus, BusError
-from gymq.bus.jetstream import MESSAGE_NOT_FOUND, JetStreamError
+from gymq.bus.jetstream import Code, JetStreamError
 from gymq.bus.queue.cancel import Cancellations
 from gymq.bus.queue.client import MOST_SUBMITTED_AT_ONCE, SERVER_PATIENCE_S, QueueClient
 from gymq.bus.queue.steering import Steered, steer
@@ -171,7 +171,7 @@ class Collection:
             try:
                 last = await Runs(self._bus).last_sequence(self.progress.run)
             except JetStreamError as error:
-                if error.code != MESSAGE_NOT_FOUND:
+                if error.code != Code.MESSAGE_NOT_FOUND:
                     raise
         self._known_failures = {sequence for sequence in self._known_failures if sequence <= last}
 

@@ -18,7 +18,8 @@ import pydantic
 from gymq.authoring import Worker, first_problem
 from gymq.bus import Bus
 from gymq.bus.loop_thread import LoopThread
-from gymq.cluster.launch import Child, Cluster, WorkerProcess
+from gymq.cluster.child import Child
+from gymq.cluster.launch import Cluster, WorkerProcess
 from gymq.cluster.loop_watch import watching_this_process
 from gymq.cluster.server import StoreInUseError
 from gymq.cluster.worker_process import InstanceHost, ProcessSpec

@@ -31,7 +31,7 @@ from ..comparison import Mismatch
 from ..plain import plain
 
 MODEL, RESOURCES = "policy_model", "env"
-SESSION = subjects.session("worker", "session")
+SESSION = subjects.SESSION.of("worker", "session")
 NO_SUCH_TOOL = {"status": 404, "body": '{"detail":"Not Found"}'}
 DEFAULTS_BESIDE_INPUT = {"parallel_tool_calls": True, "tool_choice": "auto", "tools": []}
 TIMEOUT_S = 60.0
@@ -102,10 +102,10 @@ class Script:
 
     async def call(self, subject: str, request: Call) -> Message:
         if isinstance(request, Generate):
-            _check_subject(subject, subjects.model(MODEL))
+            _check_subject(subject, subjects.MODEL.of(MODEL))
             return self._generate(request)
         if isinstance(request, Seed):
-            _check_subject(subject, subjects.seed(RESOURCES))
+            _check_subject(subject, subjects.SEED.of(RESOURCES))
             return self._open(request)
         _check_subject(subject, SESSION)
         if isinstance(request, ToolCall):

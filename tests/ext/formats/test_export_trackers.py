@@ -388,7 +388,7 @@ def wait_for(url: str) -> None:
 def stored(shared_url: str, run: str) -> str:
     async def put() -> None:
         bus = await Bus.connect(shared_url, role="test", name="test")
-        await bus.js.store(subjects.run_record(run), encode(Run(run=run, created_at=1.7e9, num_rollouts=2)))
+        await bus.js.store(subjects.RUN.of(run), encode(Run(run=run, created_at=1.7e9, num_rollouts=2)))
         row = {"responses_create_params": {"input": "call http://me:pw@host with 0123456789abcdef, 1e400"}}
         for outcome in (rollout(run, 0, row=row, text="0123456789abcdef"), failure(run, 1)):
             assert await OutcomeStore(bus).put(outcome, replaces=None, patience_s=30.0)

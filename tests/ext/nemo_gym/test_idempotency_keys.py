@@ -103,7 +103,7 @@ async def test_a_key_whose_rollout_failed_for_a_wrong_configuration_is_tried_aga
 
 async def test_a_key_whose_stored_result_cannot_be_read_is_rolled_out_again(client: Client, world: World) -> None:
     found = json.loads(await raw_run(client, world.row(), KEY))["gymq"]
-    at = subjects.rollout(found["run"], found["task_index"], found["rollout_index"])
+    at = subjects.ROLLOUT.of(found["run"], found["task_index"], found["rollout_index"])
     await world.js.store(at, b"\xff nonsense")
     assert json.loads(await raw_run(client, world.row(), KEY))["gymq"]["task_index"] == found["task_index"]
     assert len(world.engine.requests) == 2

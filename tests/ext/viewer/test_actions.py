@@ -101,14 +101,14 @@ async def test_failures_are_not_requeued_where_no_agent_would_take_them(web: Web
     await web.store(failure(run, 0))
     task = Task(run=run, task_index=0, rollout_index=0, num_rollouts=1, agent="asker", row=b"{}", timeout_s=60.0)
     letter = DeadLetter(
-        subject=subjects.tasks(run, "asker"),
+        subject=subjects.TASK.of(run, "asker"),
         reason="no GPU",
         body=encode(task),
         at=1.7e9,
         rollout=f"{run}/0/0",
         failure_class=FailureClass.MODEL_FAILED,
     )
-    await web.world.bus.js.store(subjects.dead_letters_with_run("agent", run), encode(letter))
+    await web.world.bus.js.store(subjects.DEAD_LETTER_OF_RUN.of("agent", run), encode(letter))
     status, done = await post(web, f"{path.format(run)}/requeue")
     assert status == 200
     assert (done["requeued"], done["kept"]) == (0, 1)

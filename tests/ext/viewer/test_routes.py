@@ -122,7 +122,7 @@ async def test_a_run_whose_statistics_another_version_saved_is_shown_without_the
     js = web.world.bus.js
     checkpoint = await read_profile(js, run)
     assert checkpoint is not None
-    await js.store(subjects.profile(run), encode(msgspec.structs.replace(checkpoint, state=b"of another version")))
+    await js.store(subjects.PROFILE.of(run), encode(msgspec.structs.replace(checkpoint, state=b"of another version")))
     view = await web.get(f"runs/{run}")
     assert (view["overview"]["num_rewarded"], view["is_done"], view["histograms"]) == (1, True, {})
 
@@ -611,9 +611,9 @@ async def test_a_record_is_given_exactly_as_it_is_stored(web: Web, run: str) -> 
 
 async def test_the_failures_of_a_rollout_are_listed_the_newest_first(web: Web, run: str) -> None:
     for number, where in enumerate(("0/0", "0/0", "0/1")):
-        reason, subject = f"reason {number}", subjects.tasks(run, "asker")
+        reason, subject = f"reason {number}", subjects.TASK.of(run, "asker")
         letter = DeadLetter(subject=subject, reason=reason, body=b"", at=1.7e9 + number, rollout=f"{run}/{where}")
-        await web.world.bus.js.store(subjects.dead_letters_with_run("agent", run), encode(letter))
+        await web.world.bus.js.store(subjects.DEAD_LETTER_OF_RUN.of("agent", run), encode(letter))
     assert [one["reason"] for one in await web.get(f"rollouts/{run}/0/0/failures")] == ["reason 1", "reason 0"]
 
 

@@ -18,7 +18,7 @@ from .conftest import rollout
 
 
 async def test_a_run_that_is_profiled_later_ended_when_its_rollouts_did(own_bus: Bus, run: str) -> None:
-    await own_bus.js.store(subjects.run_record(run), encode(Run(run=run, created_at=1e9, num_rollouts=2)))
+    await own_bus.js.store(subjects.RUN.of(run), encode(Run(run=run, created_at=1e9, num_rollouts=2)))
     ended = {"started_at": 1e9 + 5.0, "duration_s": 3.0}
     outcome = msgspec.structs.replace(rollout(run, 0), **ended)
     assert await OutcomeStore(own_bus).put(outcome, replaces=None, patience_s=30.0)

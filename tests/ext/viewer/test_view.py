@@ -140,7 +140,7 @@ def own_server(folder: Path) -> int:
 async def store_run(url: str, run: str) -> None:
     async with await Bus.connect(url, role="operator", name="test") as bus:
         await streams.ensure(bus.js, [])
-        await bus.js.store(subjects.run_record(run), encode(Run(run=run, created_at=time.time(), num_rollouts=1)))
+        await bus.js.store(subjects.RUN.of(run), encode(Run(run=run, created_at=time.time(), num_rollouts=1)))
         assert await OutcomeStore(bus).put(rollout(run, 0), replaces=None, patience_s=30.0)
 
 
