@@ -314,6 +314,10 @@ async def run(spec: ProcessSpec, parent: socket.socket, refused: Mapping[str, st
         await host.release()
         return 2
     answer(READY)
+    return await _serve(host, spec, parent, stopped)
+
+
+async def _serve(host: InstanceHost, spec: ProcessSpec, parent: socket.socket, stopped: asyncio.Task[bool]) -> int:
     watch = LoopWatch(parent)
     if spec.role == "resources":
         watch.start()

@@ -55,7 +55,7 @@ class AgentHarness(Generic[AgentT_co]):
             resources_options: of the environment; None: the class needs none.
 
         Raises:
-            ContractError: a class cannot work as it is.
+            InvalidWorker: a class cannot work as it is.
             OptionsError: an option does not fit.
         """
         for worker in (agent, resources):

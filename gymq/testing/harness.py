@@ -85,7 +85,7 @@ class Harness(Generic[ResourcesT_co]):
             processes: processes shared with other harnesses; None: its own, which end with it.
 
         Raises:
-            ContractError: the class is not a valid worker.
+            InvalidWorker: the class is not a valid worker.
             OptionsError: an option does not fit.
         """
         check_contract(resources)

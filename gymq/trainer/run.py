@@ -10,6 +10,7 @@ or without one, holds up neither it nor what was submitted.
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import AsyncExitStack, aclosing
 from typing import Any, Self
@@ -182,15 +183,16 @@ class TrainingRun(TrainedPolicy):
         def start() -> list[asyncio.Task[PendingGroup]]:
             return [self._groups.start(one, settings) for one in pending]
 
-        async def give_out(pending: PendingGroup) -> Group:
-            await self._groups.exclude_stale(pending, max_staleness)
-            group = pending.group()
-            if on_failed_group == "raise" and not group.is_complete:
-                raise TrainerError(group.why_incomplete())
-            return group
-
         groups = start() if self.thread is None else self.thread.do(start)
+        give_out = functools.partial(self._give_out, settings)
         return Batch(pending, groups, give_out, in_order=in_order, thread=self.thread)
+
+    async def _give_out(self, settings: RolloutSettings, pending: PendingGroup) -> Group:
+        await self._groups.exclude_stale(pending, settings.max_staleness)
+        group = pending.group()
+        if settings.on_failed_group == "raise" and not group.is_complete:
+            raise TrainerError(group.why_incomplete())
+        return group
 
     def train_batches(
         self, rows: Iterable[Row], *, groups: int, num_samples: int, **options: Any

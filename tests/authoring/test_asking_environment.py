@@ -7,7 +7,7 @@ from gymq.workers.agents.answering_agent.example_environment import Sums
 
 import gymq
 from gymq import responses
-from gymq.execution.loading.contract import ContractError, check_contract
+from gymq.execution.loading.contract import InvalidWorker, check_contract
 from gymq.protocol.messages import FailureClass
 from gymq.testing import Harness, reply
 
@@ -23,7 +23,7 @@ HINT = {"type": "message", "role": "user", "content": "That is wrong. Add up aga
     ],
 )
 def test_a_class_without_its_loop_is_refused(body: dict[str, Any], problem: str) -> None:
-    with pytest.raises(ContractError, match=problem):
+    with pytest.raises(InvalidWorker, match=problem):
         check_contract(type("Env", (gymq.AskingEnvironment,), body))
 
 

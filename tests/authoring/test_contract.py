@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import gymq
-from gymq.execution.loading.contract import ContractError, check_contract
+from gymq.execution.loading.contract import InvalidWorker, check_contract
 from gymq.execution.loading.registry import WorkerNotFound, find_class, worker_names
 from gymq.execution.loading.worker_source import find_worker
 from gymq.protocol.instances import Kind
@@ -130,7 +130,7 @@ def test_a_model_that_cannot_answer_is_not_even_created():
 
 
 def test_a_harness_refuses_it_before_anything_runs():
-    with pytest.raises(ContractError, match=r"test_contract\.py:\d+: NoVerifier has no verifier"):
+    with pytest.raises(InvalidWorker, match=r"test_contract\.py:\d+: NoVerifier has no verifier"):
         Harness(NoVerifier)
-    with pytest.raises(ContractError, match="Silent has neither"):
+    with pytest.raises(InvalidWorker, match="Silent has neither"):
         AgentHarness(Silent, Right, lambda params: {})

@@ -7,7 +7,7 @@ import pytest
 from gymq.workers.agents.gymnasium_agent.example_environment import Guess
 
 import gymq
-from gymq.execution.loading.contract import ContractError, check_contract
+from gymq.execution.loading.contract import InvalidWorker, check_contract
 from gymq.testing import Harness, prompt, reply
 
 ROW = {**prompt("Reply with a number only."), "number": 42, "highest": 100}
@@ -69,7 +69,7 @@ async def test_a_first_observation_that_is_no_text_is_refused() -> None:
     ],
 )
 def test_a_class_that_cannot_be_played_is_refused(body: dict[str, Any], problem: str) -> None:
-    with pytest.raises(ContractError, match=problem):
+    with pytest.raises(InvalidWorker, match=problem):
         check_contract(type("Env", (gymq.TextEnvironment,), body))
 
 

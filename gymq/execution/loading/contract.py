@@ -25,15 +25,19 @@ from gymq.resources.text_environment import TextEnvironment
 _VERDICTS = "a gymq.Verdict, or a float, int or bool as the reward"
 
 
-class ContractError(GymqError, TypeError):
-    """A class that cannot work as a worker; one sentence with file and line."""
+class WorkerNotFound(GymqError, ValueError):
+    """No such worker; one sentence naming where was looked."""
+
+
+class InvalidWorker(WorkerNotFound):
+    """A class that was found and cannot work; one sentence with file and line."""
 
 
 def check_contract(worker: type[Worker]) -> None:
     """Check that a class has the methods of its kind, and that they can be called as they will be.
 
     Raises:
-        ContractError: naming file, line and what would be right.
+        InvalidWorker: naming file, line and what would be right.
     """
     _check_methods(worker, _ASYNC[Worker], must_be_async=True)
     if issubclass(worker, Resources):
@@ -209,10 +213,10 @@ def _hints(function: Callable[..., Any]) -> dict[str, Any]:
         return {}
 
 
-def _broken(worker: type[Worker], problem: str) -> ContractError:
+def _broken(worker: type[Worker], problem: str) -> InvalidWorker:
     file, line = _file_and_line(worker)
     place = _place(file, line) if line else file
-    return ContractError(f"{place}: {worker.__name__} {problem}")
+    return InvalidWorker(f"{place}: {worker.__name__} {problem}")
 
 
 def _file_and_line(worker: type[Worker]) -> tuple[str, int]:
@@ -224,10 +228,10 @@ def _file_and_line(worker: type[Worker]) -> tuple[str, int]:
     return file or "?", line + 1
 
 
-def _broken_at(function: Callable[..., Any], problem: str) -> ContractError:
+def _broken_at(function: Callable[..., Any], problem: str) -> InvalidWorker:
     code = getattr(function, "__code__", None)
     place = _place(code.co_filename, code.co_firstlineno) if code is not None else function.__module__
-    return ContractError(f"{place}: {problem}")
+    return InvalidWorker(f"{place}: {problem}")
 
 
 def _place(file: str, line: int) -> str:

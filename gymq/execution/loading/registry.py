@@ -14,8 +14,10 @@ from typing import Any, Literal, overload
 
 from gymq.agent import Agent
 from gymq.authoring import Worker
-from gymq.errors import GymqError, did_you_mean
-from gymq.execution.loading.contract import ContractError, check_contract
+from gymq.errors import did_you_mean
+from gymq.execution.loading.contract import InvalidWorker as InvalidWorker
+from gymq.execution.loading.contract import WorkerNotFound as WorkerNotFound
+from gymq.execution.loading.contract import check_contract
 from gymq.failures import say_author_error
 from gymq.model import Model
 from gymq.processes import file_modules
@@ -24,14 +26,6 @@ from gymq.resources import Resources
 from gymq.workers import SHIPPED
 
 BASES: dict[Kind, type[Worker]] = {"agents": Agent, "models": Model, "resources": Resources}
-
-
-class WorkerNotFound(GymqError, ValueError):
-    """No such worker; one sentence naming where was looked."""
-
-
-class InvalidWorker(WorkerNotFound):
-    """A class that was found and cannot work; one sentence with file and line."""
 
 
 @overload
@@ -67,10 +61,7 @@ def find_class(kind: Kind, implementation: str) -> type[Worker]:
     else:
         module = _by_name(kind, place)
     worker = _class_in(module, BASES[kind], class_name, implementation)
-    try:
-        check_contract(worker)
-    except ContractError as error:
-        raise InvalidWorker(str(error)) from None
+    check_contract(worker)
     return worker
 
 

@@ -101,7 +101,7 @@ def read_setup(
         options: options of the environment.
 
     Raises:
-        ContractError, OptionsError: the class does not fulfil its contract, or an option is invalid.
+        InvalidWorker, OptionsError: the class does not fulfil its contract, or an option is invalid.
         WorkerNotFound, ConfigError: there is no such worker, or the configuration is wrong.
         TypeError: an argument is of a type that is not listed here.
     """
