@@ -116,8 +116,8 @@ class Dataset:
 
 def _files_of(path: Path) -> list[Path]:
     if str(path).startswith(HUB):
-        files: list[Path] = hub().fetch(str(path))
-        return files
+        fetched: list[Path] = hub().fetch(str(path))
+        return fetched
     if path.is_file():
         return [path]
     if path.is_dir():
