@@ -85,7 +85,7 @@ class LocalSandbox(Sandbox):
                 self._isolation = isolation
                 if not known:
                     _WORKS.add((isolation, self.python))
-                    is_full = isolation.own_view and isinstance(_control_groups(), ControlGroups)
+                    is_full = isolation.own_view and isinstance(_groups_for(isolation), ControlGroups)
                     log.log(logging.INFO if is_full else logging.WARNING, "sandbox: %s", self.describe())
                 return
             problems.append(f"{isolation.how}: {problem}")
@@ -97,7 +97,7 @@ class LocalSandbox(Sandbox):
             return "not started"
         name, holds = self._isolation.name, WHAT_HOLDS[self._isolation.name]
         user = "the same user" if self._isolation.user == "same" else "a user of its own"
-        groups = _control_groups()
+        groups = _groups_for(self._isolation)
         if isinstance(groups, ControlGroups):
             return f"{name}: {holds}, limits by {groups}; runs as {user}"
         weaker = "limits of each process, and no limit for what the kernel holds for all, without control groups"
@@ -189,7 +189,7 @@ class _Supervised:
             folder = lifeline = report = group = None
             try:
                 folder = None if isolation.own_view else tempfile.mkdtemp(prefix="gymq-sandbox-")
-                group, counters = _group(ours, _group_bytes(isolation, limits), limits.processes)
+                group, counters = _group(ours, isolation, limits)
                 spec = _opened(ours, marshal.dumps(_spec(isolation, program, limits, folder, python)))
                 given, lifeline = os.pipe()
                 ours.callback(os.close, given)
@@ -343,12 +343,18 @@ def _control_groups() -> ControlGroups | str:
         return str(error)
 
 
-def _group(stack: contextlib.ExitStack, memory_bytes: int, processes: int) -> tuple[ControlGroup | None, list[int]]:
+def _groups_for(isolation: Isolation) -> ControlGroups | str:
+    if isolation.name == "process" and isolation.user == "same":
+        return "a program of the same user could change its group"
+    return _control_groups()
+
+
+def _group(stack: contextlib.ExitStack, isolation: Isolation, limits: Limits) -> tuple[ControlGroup | None, list[int]]:
     """Make the group of a program, and open its files for the supervisor; neither where there are no groups."""
-    groups = _control_groups()
+    groups = _groups_for(isolation)
     if isinstance(groups, str):
         return None, []
-    group = groups.make(memory_bytes, processes)
+    group = groups.make(_group_bytes(isolation, limits), limits.processes)
     try:
         fds = group.open_files()
     except OSError:

@@ -27,7 +27,6 @@ LONGEST_S = 900.0
         pytest.param("process", "root", "its own", marks=pytest.mark.nightly),
         pytest.param("process", "root", "none", marks=pytest.mark.nightly),
         pytest.param("process", "an ordinary user", "none", marks=pytest.mark.nightly),
-        pytest.param("process", "an ordinary user", "delegated", marks=pytest.mark.nightly),
     ],
 )
 def test_what_programs_try_fails(isolation: str, user: User, group: str):
