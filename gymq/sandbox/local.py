@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import fcntl
 import functools
 import logging
 import marshal
@@ -31,7 +30,7 @@ from gymq.sandbox.interface import (
     clock_s,
 )
 from gymq.sandbox.isolation import WHAT_HOLDS, Isolation, candidates, command_inside, missing_command
-from gymq.sandbox.process import finish_process, remove, start_process
+from gymq.sandbox.process import finish_process, open_sealed, remove, start_process
 from gymq.sandbox.stream_session import StreamSession
 
 log = logging.getLogger("gymq.sandbox")
@@ -190,7 +189,7 @@ class _Supervised:
             try:
                 folder = None if isolation.own_view else tempfile.mkdtemp(prefix="gymq-sandbox-")
                 group, counters = _group(ours, isolation, limits)
-                spec = _opened(ours, marshal.dumps(_spec(isolation, program, limits, folder, python)))
+                spec = open_sealed(ours, marshal.dumps(_spec(isolation, program, limits, folder, python)))
                 given, lifeline = os.pipe()
                 ours.callback(os.close, given)
                 report, written = os.pipe()
@@ -200,7 +199,7 @@ class _Supervised:
                 process = await start_process(
                     isolation.command(supervisor, program.folders, limits.disk_bytes),
                     env={},
-                    stdin=asyncio.subprocess.PIPE if stdin else _opened(ours, program.stdin),
+                    stdin=asyncio.subprocess.PIPE if stdin else open_sealed(ours, program.stdin),
                     stderr=asyncio.subprocess.DEVNULL if stdin else asyncio.subprocess.PIPE,
                     pass_fds=fds,
                     cwd="/",
@@ -395,17 +394,3 @@ def _spec(isolation: Isolation, program: Program, limits: Limits, folder: str | 
         "own_view": isolation.own_view,
         "changes_user": isolation.changes_user,
     }
-
-
-def _opened(stack: contextlib.ExitStack, content: bytes) -> int:
-    """Open an unnamed file that holds the content, for reading. Its owner cannot write in it either."""
-    written = os.memfd_create("gymq", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    with os.fdopen(written, "wb") as file:
-        file.write(content)
-        file.flush()
-        # A program opens `/dev/stdin` as its own user.
-        os.fchmod(written, 0o444)
-        fcntl.fcntl(written, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
-        fd = os.open(f"/proc/self/fd/{written}", os.O_RDONLY | os.O_CLOEXEC)
-    stack.callback(os.close, fd)
-    return fd

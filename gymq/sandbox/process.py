@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import os
 import signal
 import time
@@ -17,6 +18,24 @@ from gymq.sandbox.interface import MIB, LimitName, ProgramResult, SandboxFailed
 OUTPUT_BYTES = 16 * MIB  # of what a program prints
 GRACE_S = 30.0  # for a process to be gone after it was ended
 _COMMAND_S = 60.0
+
+
+def open_sealed(stack: contextlib.ExitStack, content: bytes) -> int:
+    """Open an unnamed file that holds the content, for reading. Its owner cannot write in it either.
+
+    Args:
+        stack: closes it.
+    """
+    written = os.memfd_create("gymq", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    with os.fdopen(written, "wb") as file:
+        file.write(content)
+        file.flush()
+        # A program opens `/dev/stdin` as its own user.
+        os.fchmod(written, 0o444)
+        fcntl.fcntl(written, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
+        fd = os.open(f"/proc/self/fd/{written}", os.O_RDONLY | os.O_CLOEXEC)
+    stack.callback(os.close, fd)
+    return fd
 
 
 async def start_process(
