@@ -15,6 +15,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.ext.viewer.browser import Page, browser
+
 from gymq.bus import Bus, streams
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cluster.server import EmbeddedServer
@@ -24,7 +26,6 @@ from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import Run, Stage, Timing, VerifiedRollout
 from gymq.testing import function_call, reply
-from tests.ext.viewer.browser import Page, browser
 
 RUN = "long"
 MARKDOWN = """## Step {number}
