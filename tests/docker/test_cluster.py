@@ -38,7 +38,8 @@ def test_programs_in_the_container_of_verifiers_get_namespaces_of_their_own(cont
         "import asyncio; from gymq.sandbox import LocalSandbox; "
         "sandbox = LocalSandbox(); asyncio.run(sandbox.start()); print(sandbox.describe())"
     )
-    assert containers.inside("resources", "python", "-c", program).startswith("namespaces:")
+    # Weaker where the engine gives the container no control group that it may change.
+    assert re.match(r"namespaces( \(weaker\))?:", containers.inside("resources", "python", "-c", program))
 
 
 def test_programs_in_the_container_of_verifiers_find_no_code_of_workers(containers: Containers) -> None:
