@@ -239,7 +239,8 @@ class Subject:
     @cached_property
     def _places(self) -> list[tuple[str, str]]:
         """The names in the pattern, each with the text before it."""
-        return re.findall(r"([^<]*)<(\w+)>", self.pattern)
+        parts = re.split(r"<(\w+)>", self.pattern)
+        return list(zip(parts[::2], parts[1::2], strict=False))
 
     @property
     def wildcard(self) -> str:
