@@ -214,7 +214,9 @@ class Subject:
         Raises:
             BadToken: a name cannot be part of a subject.
         """
-        return self.begun(*names, *[EACH] * (len(self._places) - len(names)))
+        places, beginnings = self._form
+        names += (EACH,) * (len(places) - len(names))
+        return beginnings[-1].format(*[_part(place, name) for place, name in zip(places, names, strict=True)])
 
     def begun(self, *names: Name) -> str:
         """Return the beginning of the subject, up to the last of these names.
@@ -222,11 +224,8 @@ class Subject:
         Raises:
             BadToken: a name cannot be part of a subject.
         """
-        filled = [
-            f"{before}{_part(place, name)}"
-            for (before, place), name in zip(self._places[: len(names)], names, strict=True)
-        ]
-        return "".join(filled) or self.pattern
+        places, beginnings = self._form
+        return beginnings[len(names)].format(*map(_part, places, names))
 
     def below(self, *names: Name) -> str:
         """Return a filter of everything whose subject begins with these names, whatever follows.
@@ -237,10 +236,11 @@ class Subject:
         return f"{self.begun(*names)}.>"
 
     @cached_property
-    def _places(self) -> list[tuple[str, str]]:
-        """The names in the pattern, each with the text before it."""
-        parts = re.split(r"<(\w+)>", self.pattern)
-        return list(zip(parts[::2], parts[1::2], strict=False))
+    def _form(self) -> tuple[list[str], list[str]]:
+        """The names in the pattern, and for each number of them its beginning, to be formatted."""
+        texts = re.split(r"<(\w+)>", self.pattern)
+        before, places = texts[:-1:2], texts[1::2]
+        return places, [self.pattern, *("{}".join([*before[:count], ""]) for count in range(1, len(before) + 1))]
 
     @property
     def wildcard(self) -> str:
