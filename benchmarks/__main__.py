@@ -13,7 +13,7 @@ import uvloop
 
 from benchmarks import endpoint, floor, ours
 from benchmarks.measure import Measured
-from benchmarks.workloads import WORKLOADS, Workload
+from benchmarks.workloads import WORKLOADS, Workload, chosen
 
 Runner = Callable[[Workload, Path], Coroutine[Any, Any, Measured]]
 
@@ -24,11 +24,8 @@ def main() -> None:
     parser.add_argument("--floor", action="store_true", help="print one line a workload, ending with its ratio")
     parser.add_argument("--pairs", type=int, default=3, help="alternating runs of floor and gymq (default 3)")
     arguments = parser.parse_args()
-    unknown = set(arguments.workloads) - set(WORKLOADS)
-    if unknown:
-        parser.error(f"there is no workload {', '.join(sorted(unknown))}; there are {', '.join(WORKLOADS)}")
-    for name in arguments.workloads or WORKLOADS:
-        _compare(WORKLOADS[name], arguments.pairs, brief=arguments.floor)
+    for workload in chosen(parser, arguments.workloads or list(WORKLOADS)):
+        _compare(workload, arguments.pairs, brief=arguments.floor)
 
 
 def _compare(workload: Workload, pairs: int, *, brief: bool) -> None:

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.workloads import WORKLOADS
+from benchmarks.workloads import chosen
 
 ROOT = Path(__file__).parent.parent
 MAIN = ("single-step", "five-turns", "long-rollout", "http-single-step")
@@ -33,9 +33,7 @@ def main() -> None:
     parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help=f"default: {', '.join(MAIN)}")
     parser.add_argument("--pairs", type=int, default=3, help="alternating runs of both versions (default 3)")
     arguments = parser.parse_args()
-    names = arguments.workloads or MAIN
-    if unknown := set(names) - set(WORKLOADS):
-        parser.error(f"there is no workload {', '.join(sorted(unknown))}; there are {', '.join(WORKLOADS)}")
+    names = [workload.name for workload in chosen(parser, arguments.workloads or MAIN)]
     dearer = []
     with _unpacked(arguments.base) as base:
         for name in names:

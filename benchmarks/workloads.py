@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -64,6 +66,13 @@ WORKLOADS = {
         Workload("sleepy", "2,000 in flight, each model call takes 2 s", 6000, 2000, latency_s=2.0),
     )
 }
+
+
+def chosen(parser: argparse.ArgumentParser, names: Sequence[str]) -> list[Workload]:
+    """Return workloads by their names; a name that is unknown ends the program with a sentence."""
+    if unknown := sorted(set(names) - set(WORKLOADS)):
+        parser.error(f"unknown workload {', '.join(unknown)}; choose from {', '.join(WORKLOADS)}")
+    return [WORKLOADS[name] for name in names]
 
 
 def model_reply(turns: int, tokens: int, num_outputs: int) -> dict[str, Any]:
