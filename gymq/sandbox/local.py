@@ -76,6 +76,7 @@ class LocalSandbox(Sandbox):
             return
         if sys.platform != "linux":
             raise SandboxFailed("the local sandbox needs Linux: use the provider `docker`")
+        await asyncio.to_thread(_control_groups)  # The first look may take more than a second.
         problems = []
         for isolation in candidates(self._wanted):
             known = (isolation, self.python) in _WORKS
@@ -349,7 +350,7 @@ def _groups_for(isolation: Isolation) -> ControlGroups | str:
 
 
 def _group(stack: contextlib.ExitStack, isolation: Isolation, limits: Limits) -> tuple[ControlGroup | None, list[int]]:
-    """Make the group of a program, and open its files for the supervisor; neither where there are no groups."""
+    """Make the group of a program and open its files for the supervisor; None and no files without control groups."""
     groups = _groups_for(isolation)
     if isinstance(groups, str):
         return None, []
