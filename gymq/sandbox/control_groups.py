@@ -158,7 +158,7 @@ class ControlGroups:
                 log.warning("the control group of a worker that is gone cannot be removed: %s", error)
 
     def _unlocked(self) -> set[Path]:
-        """Return the groups that nobody has locked."""
+        """Return the groups that are not locked."""
         found = set()
         for folder in self.parents[0].glob(f"{_PREFIX}*"):
             with contextlib.suppress(FileNotFoundError, BlockingIOError), _locked(folder):

@@ -205,7 +205,7 @@ HOARDS = {
     """,
 }
 
-# Without a control group nobody counts these.
+# Without a control group these are not counted.
 OF_THE_KERNEL = {
     "pairs of sockets",
     "pairs of sockets of many processes",
@@ -220,7 +220,7 @@ OF_THE_KERNEL = {
 @pytest.mark.parametrize("hoard", HOARDS)
 async def test_memory_is_limited_wherever_it_is(sandbox: LocalSandbox, hoard: str):
     if hoard in OF_THE_KERNEL and "(weaker)" in sandbox.describe():
-        pytest.skip("there are no control groups here")
+        pytest.skip("needs control groups")
     if hoard == "shared memory by name" and sandbox.describe().startswith("process"):
         pytest.skip("a program there reaches the machine's own /dev/shm")
     lines = "\n".join(line.removeprefix("        ") for line in HOARDS[hoard].splitlines())

@@ -48,7 +48,7 @@ def sessions(everybody: list[int]) -> int:
 def orphaned_connections() -> int:
     """Return how many TCP connections of this network no process has: they wait to be accepted, or to be sent.
 
-    The kernel counts their memory for nobody.
+    The kernel charges their memory to no control group.
     """
     found = 0
     for table in ("/proc/net/tcp", "/proc/net/tcp6"):

@@ -12,7 +12,7 @@ SHORT_SPELLING_CHARS = 4  # as published, one that is no longer has to be a word
 
 
 def has_word(answer: str, spellings: set[str]) -> bool:
-    """Return whether an answer has a spelling, early if it is long, that is no part of a longer word or number."""
+    """Return whether an answer has a spelling as whole words or numbers, near its beginning if the answer is long."""
     last = EARLY if len(plain(answer)) > LONG_ANSWER_CHARS else len(answer)
     places = map(Words(answer).place_of, spellings)
     return any(place is not None and place <= last for place in places)
