@@ -1,4 +1,4 @@
-"""Accepting connections: where descriptors run out, one line in the log, and those make room that say nothing.
+"""Accept connections. When file descriptors run out, log once and close idle connections.
 
 asyncio's own way to accept tries again at once, as often as the backlog is long, with a traceback for each try.
 """
@@ -127,7 +127,7 @@ class Listener:
                 return
             connection.setblocking(False)
             self._starting.start(self._start(connection, make_protocol))
-            # Descriptors are given out from below, so this one says how many there are.
+            # The kernel hands out the lowest free descriptor, so its number approximates how many are open.
             if connection.fileno() >= self._most:
                 self._warn(f"{self._most} descriptors are in use; connections that say nothing are closed for new ones")
                 if not self._make_room():
@@ -138,7 +138,7 @@ class Listener:
         try:
             transport, _ = await self._loop.connect_accepted_socket(make_protocol, connection)
         except OSError:
-            connection.close()  # who connected is gone again
+            connection.close()  # The client has already disconnected.
             return
         self._new[transport] = self._loop.time()
 
