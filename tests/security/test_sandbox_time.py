@@ -143,11 +143,25 @@ async def test_time_in_which_others_want_all_processors_is_excused(
         monkeypatch.setattr(own_time, "_running", lambda: 1 + 1 + len(os.sched_getaffinity(0)) - 1 + others)
         time_of_its_own = own_time.OwnTime(None)
         await asyncio.sleep(0.05)
-        time_of_its_own.look([computing.pid])
+        time_of_its_own.look([computing.pid], 0.0)
         assert (time_of_its_own.excused() > 0) == is_excused
     finally:
         computing.kill()
         await computing.wait()
+
+
+async def test_time_in_which_the_machine_stood_still_is_not_the_programs():
+    sleeping = await asyncio.create_subprocess_exec("sleep", "1000")
+    try:
+        times = [own_time.OwnTime(None) for _ in range(2)]
+        await asyncio.sleep(0.5)
+        for own, late_s in zip(times, (0.0, 0.5), strict=True):
+            own.look([sleeping.pid], late_s)
+        assert times[0].seconds - times[1].seconds == pytest.approx(0.5, abs=0.1)
+        assert times[1].excused() >= 0.5
+    finally:
+        sleeping.kill()
+        await sleeping.wait()
 
 
 @pytest.mark.parametrize("excused", [0.0, 1000.0])
@@ -159,7 +173,7 @@ def test_at_the_limit_on_the_clock_a_program_that_nothing_kept_has_used_up_its_t
 
         def __init__(self, group: None) -> None: ...
 
-        def look(self, everybody: list[int]) -> None: ...
+        def look(self, everybody: list[int], late_s: float) -> None: ...
 
         def excused(self) -> float:
             return excused
@@ -170,6 +184,6 @@ def test_at_the_limit_on_the_clock_a_program_that_nothing_kept_has_used_up_its_t
     watch._begun -= 2.0
     if excused:
         with pytest.raises(TimeoutError, match="too busy"):
-            watch._look()
+            watch._look(0.0)
     else:
-        assert watch._look() == "time"
+        assert watch._look(0.0) == "time"

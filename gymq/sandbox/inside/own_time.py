@@ -13,7 +13,9 @@ if TYPE_CHECKING:  # the import would take longer than the rest
 
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _RUNS, _WAITS, _ENDED = b"R", b"D", b""  # states: wants a processor, waits for a disk, ended while it was looked at
-_VFORK = {"x86_64": (b"56", b"58"), "aarch64": (b"220",)}  # numbers of clone and vfork
+_VFORK = {"x86_64": b"58"}  # numbers of system calls; elsewhere vfork is a form of clone
+_CLONE = {"x86_64": b"56", "aarch64": b"220"}
+_CLONE_VFORK = 0x4000
 
 
 class OwnTime:
@@ -38,11 +40,12 @@ class OwnTime:
         self._waited = _waited(everybody)[0]
         self._kept_waiting = _wait("/proc/self")
 
-    def look(self, everybody: list[int]) -> None:
+    def look(self, everybody: list[int], late_s: float) -> None:
         """Count the time since the last look.
 
         Args:
             everybody: the program's processes.
+            late_s: seconds by which this look is late. Then the machine stood still, or others had it.
         """
         now = time.monotonic()
         passed, self._looked = now - self._looked, now
@@ -53,10 +56,11 @@ class OwnTime:
         lost = sum(seconds - self._waited.get(task, 0.0) for task, seconds in waited.items())
         self._waited = waited
         # The kernel counts a wait at its end. Until then only computing counts.
-        self.seconds += computed if _RUNS in states or _WAITS in states else max(computed, passed - lost)
+        self.seconds += computed if _RUNS in states or _WAITS in states else max(computed, passed - max(lost, late_s))
         kept_waiting = _wait("/proc/self")
         others = running - states.count(_RUNS) - states.count(_ENDED) - 1  # this process runs, too
-        self._kept += passed if _WAITS in states or not running else min(passed, kept_waiting - self._kept_waiting)
+        kept = max(kept_waiting - self._kept_waiting, late_s)
+        self._kept += passed if _WAITS in states or not running else min(passed, kept)
         self._kept_waiting = kept_waiting
         self._passed += passed
         self._others += passed * others
@@ -128,6 +132,8 @@ def _waits_for_child(task: str) -> bool:
     """Return whether a thread lent its memory to a child and waits for it, which looks like waiting for a disk."""
     try:
         with open(f"{task}/syscall", "rb") as file:
-            return file.read().split()[0] in _VFORK.get(os.uname().machine, ())
-    except (OSError, IndexError):
+            number, flags = file.read().split()[:2]
+        machine = os.uname().machine
+        return number == _VFORK.get(machine) or (number == _CLONE.get(machine) and bool(int(flags, 16) & _CLONE_VFORK))
+    except (OSError, ValueError):
         return False

@@ -188,6 +188,7 @@ class _Watch:
         pause = _PAUSE_S
         while True:
             left = max(_LEAST_PAUSE_S, min(self._time_s, self._warn_at) - self._own.seconds)
+            look_at = time.monotonic() + min(pause, left)
             ready = [fd for fd, _ in looked.poll(None if self._is_stopped else math.ceil(1000 * min(pause, left)))]
             status = descendants.reap(self._child)
             if status is not None:
@@ -197,14 +198,14 @@ class _Watch:
             if self._is_stopped:
                 continue
             began = time.monotonic()
-            if limit := self._look():
+            if limit := self._look(max(0.0, began - look_at)):
                 return limit, None
             pause = max(_PAUSE_S, _PART * (time.monotonic() - began))
 
-    def _look(self) -> str | None:
+    def _look(self, late_s: float) -> str | None:
         """Return the limit that the program exceeded, if any."""
         everybody = descendants.pids()
-        self._own.look(everybody)
+        self._own.look(everybody, late_s)
         if self._own.seconds >= self._time_s:
             return "time"
         if self._own.seconds >= self._warn_at:
