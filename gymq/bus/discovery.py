@@ -11,17 +11,18 @@ import contextlib
 import time
 from collections.abc import Callable, Collection
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from typing import Any, Self, TypeVar
 
 import msgspec
 
 from gymq.bus.bus import Bus
 from gymq.bus.connection import Msg
-from gymq.bus.errors import NoAnswer, NoResponders
+from gymq.bus.errors import NoAnswer, NoResponders, VersionsDiffer
 from gymq.processes.background import is_set_within
 from gymq.protocol import subjects
 from gymq.protocol.instances import ROLE_OF
+from gymq.protocol.versions import SPOKEN, ProtocolRange
 
 VERBS = ("PING", "INFO", "STATS")
 
@@ -33,6 +34,7 @@ class Identity(msgspec.Struct):
 
     name: str
     id: str
+    version: str = ""
     metadata: dict[str, str] = {}
 
 
@@ -64,7 +66,8 @@ class ServiceListing:
         self._worker = worker
         self._role = ROLE_OF[kind]
         metadata = {"kind": kind, "implementation": implementation} | ({"digest": digest} if digest else {})
-        self._identity = {"name": name, "id": worker, "version": _version(), "metadata": metadata}
+        metadata |= SPOKEN.stated()
+        self._identity = {"name": name, "id": worker, "version": version("gymq"), "metadata": metadata}
         self._subjects = subjects
         self._stats = stats
         self._started = datetime.now(UTC).isoformat().replace("+00:00", "Z")
@@ -108,15 +111,15 @@ class ServiceListing:
 
 
 class WorkerSearch:
-    """The STATS answers of workers that are asked once or more; of each worker the newest counts.
+    """The answers of workers that are asked once or more; of each worker the newest counts.
 
     Each kind of workers is asked by itself, so that those of one role cannot answer as another kind.
     """
 
-    def __init__(self, bus: Bus, name: str = "") -> None:
+    def __init__(self, bus: Bus, name: str = "", verb: str = "STATS") -> None:
         """Prepare a search for the workers of one instance, or of all; used with `with`, which ends it."""
         self._bus = bus
-        self._subject = f"{subjects.SERVICES}.STATS" + (f".{subjects.instance(name)}" if name else "")
+        self._subject = f"{subjects.SERVICES}.{verb}" + (f".{subjects.instance(name)}" if name else "")
         self._found: dict[tuple[str, str, str], dict[str, Any]] = {}  # by name, id and kind
         self._missing: set[str] = set()
         self._all_answered = asyncio.Event()
@@ -172,6 +175,26 @@ async def find_workers(bus: Bus, name: str = "", *, wait_s: float = 0.5) -> list
         return await search.ask(wait_s)
 
 
+async def check_versions(bus: Bus) -> None:
+    """Check that this process understands all workers of the cluster that it joins.
+
+    Raises:
+        VersionsDiffer: it does not.
+    """
+    with WorkerSearch(bus, verb="PING") as search:
+        for found in await search.ask(0.5):
+            _check_version(msgspec.convert(found, Identity))
+
+
+def _check_version(found: Identity) -> None:
+    spoken = ProtocolRange.read(found.metadata)
+    if not spoken.meets(SPOKEN):
+        raise VersionsDiffer(
+            f"this is gymq {version('gymq')} with {SPOKEN}, but {found.name} of the cluster is gymq {found.version} "
+            f"with {spoken}; install a version here or there so that these meet"
+        )
+
+
 def reported(stats: dict[str, Any], name: str, form: type[ReportT]) -> ReportT | None:
     """Return what a worker reports of itself under a name; None: nothing of that form."""
     try:
@@ -206,12 +229,17 @@ async def is_served(bus: Bus, name: str, kind: str, *, timeout_s: float = 0.5) -
 
 
 async def is_running(bus: Bus, name: str, kind: str, *, patience_s: float = 5.0) -> bool:
-    """Return whether some process serves an instance of this name; one that is being started again is waited for."""
+    """Return whether some process serves an instance of this name; one that is being started again is waited for.
+
+    Raises:
+        VersionsDiffer: this process does not understand it.
+    """
     loop = asyncio.get_running_loop()
     give_up = loop.time() + patience_s
     while True:
         found = await first_to_answer(bus, subjects.instance(name), ROLE_OF[kind], timeout_s=2.0)
         if found is not None:
+            _check_version(found)
             return found.metadata.get("kind") == kind
         if loop.time() > give_up:
             return False
@@ -246,10 +274,3 @@ def not_running(name: str, kind: str) -> str:
         kind: agent or model.
     """
     return f"no {kind} named {name!r} is running; `gymq status` lists those that are"
-
-
-def _version() -> str:
-    try:
-        return version("gymq")
-    except PackageNotFoundError:
-        return "0.0.0"

@@ -27,3 +27,7 @@ class NoResponders(BusError):
 
 class NoAnswer(BusError):
     """No answer came in time; whether the request was delivered is unknown."""
+
+
+class VersionsDiffer(BusError):
+    """There is no version of the protocol that both this process and one of the cluster speak."""

@@ -18,6 +18,7 @@ from typing import Protocol
 import msgspec
 
 from gymq.bus import Bus, credentials, streams
+from gymq.bus.discovery import check_versions
 from gymq.cluster.child import Child
 from gymq.cluster.server import EmbeddedServer
 from gymq.cluster.server.roles import OPERATOR, SERVICES
@@ -118,7 +119,13 @@ class Cluster:
                 self._watching_server = asyncio.create_task(
                     keep_running("nats-server", self._server_ended, self._server.start, stays_up_s=1.0)
                 )
-            if credentials.may_take(self.url, OPERATOR):
+            plan = self._plan()
+            is_operator = credentials.may_take(self.url, OPERATOR)
+            if self._given_url is not None and (is_operator or plan):
+                role = OPERATOR if is_operator else plan[0][1].role
+                async with await Bus.connect(self.url, role=role, name="gymq launch") as bus:
+                    await check_versions(bus)
+            if is_operator:
                 self._bus = await Bus.connect(self.url, role=OPERATOR, name="gymq launch")
                 await self._make_streams(self._bus)
                 self._queues = RunQueues(self._bus)
@@ -128,7 +135,7 @@ class Cluster:
             if not self._logs_to_stderr:
                 (self._folder / "logs").mkdir(mode=0o700, parents=True, exist_ok=True)
                 self._trimming = asyncio.create_task(_trim(self._folder / "logs"))
-            self.children = [self._new_child(name, spec) for name, spec in self._plan()]
+            self.children = [self._new_child(name, spec) for name, spec in plan]
             async with asyncio.TaskGroup() as group:
                 for child in self.children:
                     group.create_task(child.start())

@@ -10,6 +10,7 @@ from nats.aio.msg import Msg
 
 from gymq.bus import Bus
 from gymq.bus.discovery import ServiceListing, WorkerSearch, find_workers, is_running
+from gymq.protocol.versions import SPOKEN
 from tests.support.waiting import DEADLINE_S, until_answer
 
 
@@ -39,7 +40,7 @@ async def test_each_question_of_the_protocol_is_answered(
     body = json.loads(answer.data)
     assert body["type"] == f"io.nats.micro.v1.{verb.lower()}_response"
     assert (body["name"], body["id"]) == (run, "w1")
-    assert body["metadata"] == {"kind": "resources", "implementation": "mcqa"}
+    assert body["metadata"] == {"kind": "resources", "implementation": "mcqa", **SPOKEN.stated()}
 
 
 async def found_workers(bus: Bus, run: str, count: int) -> list[dict[str, Any]]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 
 from gymq.bus import streams
 from gymq.protocol import subjects
+from gymq.protocol.instances import ROLE_OF
 
 OPERATOR = "operator"
 SERVICES = "services"
@@ -48,11 +49,12 @@ def _replies(role: str, *to: str) -> tuple[str, ...]:
     """Return the subjects on which requesters of some roles wait for replies of one role.
 
     The last token is random, so a worker that was not asked cannot answer. Answers of the server have subjects of their
-    own, and so do answers to requests that users send by hand.
+    own, and so do answers to requests that users send by hand. Each role asks all workers for their versions.
     """
     inboxes = [f"{subjects.INBOX_PREFIX}{asked_by}" for asked_by in to]
     by_hand = [f"{inbox}.{subjects.ANY_ROLE}.{depth}" for inbox in inboxes for depth in ("*", "*.*")]
-    return (*(subjects.reply(asked_by, role, "*", "*") for asked_by in to), *by_hand)
+    askers = dict.fromkeys((*to, *ROLE_OF.values()))
+    return (*(subjects.reply(asked_by, role, "*", "*") for asked_by in askers), *by_hand)
 
 
 def _callee(role: str) -> tuple[str, ...]:
@@ -119,6 +121,7 @@ PROFILES = subjects.PROFILE.wildcard
 
 # What a caller needs beside `_large_bodies`: signs of life, and whether a full worker lives.
 _JUDGE_CALLS = (JUDGE, ONE_JUDGE, *_callee("model"), "$SRV.PING.*")
+_ASK_VERSIONS = "$SRV.PING"
 
 _READ_OUTCOMES = (
     _range(streams.ROLLOUTS),
@@ -146,7 +149,7 @@ _CLIENT = (
     f"$JS.API.STREAM.PURGE.{streams.DEAD_LETTERS}",
     # Status.
     *("$JS.API.INFO", "$JS.API.STREAM.INFO.*", "$JS.API.CONSUMER.LIST.*"),
-    *("$SRV.PING", "$SRV.INFO", "$SRV.STATS", "$SRV.INFO.*", "$SRV.STATS.*"),
+    *(_ASK_VERSIONS, "$SRV.INFO", "$SRV.STATS", "$SRV.INFO.*", "$SRV.STATS.*"),
     # Whether the versions of a policy are known.
     _NEWEST_WEIGHTS,
     # Asking a judge, for `gymq score`.
@@ -187,7 +190,7 @@ ROLES: tuple[Role, ...] = (
         "agent",
         "takes tasks, calls models and resources, stores rollouts",
         publish=(
-            *(*_AGENT_CALLS, *_large_bodies("agent")),
+            *(*_AGENT_CALLS, *_large_bodies("agent"), _ASK_VERSIONS),
             *_consume(streams.TASKS, "*"),
             *(f"$JS.API.CONSUMER.NAMES.{streams.TASKS}", _READ_TASK_PARTS),
             *(ROLLOUTS, ROLLOUT_PARTS, *_READ_OUTCOMES),
@@ -204,7 +207,7 @@ ROLES: tuple[Role, ...] = (
         "model",
         "answers model calls",
         publish=(
-            *(*_large_bodies("model"), LOAD),
+            *(*_large_bodies("model"), LOAD, _ASK_VERSIONS),
             *(_NEWEST_WEIGHTS, _last(streams.WEIGHTS, WEIGHTS_PARTS)),
             *_replies("model", "agent", "resources", "client", TRAINER, "bridge", OPERATOR),
         ),
@@ -223,7 +226,7 @@ ROLES: tuple[Role, ...] = (
         "resources",
         "keeps sessions, runs tools, verifies; asks judges",
         publish=(
-            *(*_JUDGE_CALLS, *_large_bodies("resources")),
+            *(*_JUDGE_CALLS, *_large_bodies("resources"), _ASK_VERSIONS),
             *_replies("resources", "agent", "client", TRAINER, "bridge", OPERATOR),
         ),
         subscribe=(
@@ -254,6 +257,7 @@ ROLES: tuple[Role, ...] = (
             # Profiler: outcomes in, profiles out.
             *(PROFILES, _last(streams.RUNS, PROFILES), f"$JS.API.STREAM.MSG.GET.{streams.RUNS}"),
             _last(streams.RUNS, RUNS),  # whether the run was extended
+            _ASK_VERSIONS,
             *_replies(SERVICES, "client", TRAINER, "bridge", OPERATOR),
         ),
         subscribe=(_inbox(SERVICES), *_worker(SERVICES)),
