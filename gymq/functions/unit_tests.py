@@ -9,8 +9,7 @@ from typing import Any
 from gymq.failures import InvalidTask
 from gymq.functions.runner import parsed, run_harness
 from gymq.sandbox.interface import Limits, ProgramResult, Sandbox, SandboxFailed
-
-_FENCE = "```"
+from gymq.text import code_blocks
 
 
 @dataclass(frozen=True)
@@ -107,8 +106,5 @@ def _results(names: list[str], lines: list[Any], mark: str, finished: ProgramRes
 
 def program_in(reply: str) -> str:
     """Return the last block of code of a reply; the whole reply if it has none."""
-    blocks = reply.split(_FENCE)[1::2]
-    if not blocks:
-        return reply
-    first, _, rest = blocks[-1].partition("\n")
-    return rest if first.strip().isalnum() or not first.strip() else blocks[-1]
+    blocks = code_blocks(reply)
+    return blocks[-1].lines if blocks else reply

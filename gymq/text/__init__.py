@@ -1,9 +1,11 @@
-"""Reading what a reply says: its conclusion, boxes and answer lines, its words, and the option that an answer chooses.
+"""Reading what a reply says: its conclusion, boxes, answer lines and code, words, the option that an answer chooses.
 
 Everything takes time in proportion to the text.
 """
 
 from gymq.text.choices import Choices as Choices
+from gymq.text.fences import Block as Block
+from gymq.text.fences import code_blocks as code_blocks
 from gymq.text.marks import SPACE as SPACE
 from gymq.text.marks import closing_braces as closing_braces
 from gymq.text.marks import undressed as undressed

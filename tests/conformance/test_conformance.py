@@ -85,6 +85,7 @@ async def _check(file: CaseFile, case: Any, processes: KillableProcesses) -> Non
 
 HARDENED = frozenset(
     {
+        "arena_judge-s06",  # of two labels the last one counts, which the judge stands by
         "arc_agi-s03",  # a box that the reply takes back counts
         "bird_sql-s08",  # a comment is no part of the query that is reported
         "gpqa_diamond-s04",  # the row asks for a last line `Answer: LETTER`, and a box before it counts

@@ -186,8 +186,8 @@ async def test_a_sandbox_that_does_not_run_the_tests_is_an_error():
     ("reply", "code"),
     [
         ("x = 1", "x = 1"),
-        ("a\n```python\nx = 1\n```\nb", "x = 1\n"),
-        ("```\nx = 1\n```\n```py\nx = 2\n```", "x = 2\n"),
+        ("a\n```python\nx = 1\n```\nb", "x = 1"),
+        ("```\nx = 1\n```\n```py\nx = 2\n```", "x = 2"),
         ("```python\nx = 1", "x = 1"),
     ],
 )

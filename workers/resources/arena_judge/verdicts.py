@@ -1,16 +1,19 @@
-"""Reading verdicts on two answers."""
+"""The verdicts on two answers, and the two ways to read one: as `Labels` do, and as NeMo Gym does."""
 
 from __future__ import annotations
 
 import re
 
+from gymq.judge import Labels
+
 VERDICTS = ("A>>B", "A>B", "A=B", "B>A", "B>>A")
+LABELS = Labels({verdict: rf"\[\[{verdict}\]\]" for verdict in VERDICTS})
 
 _LABEL = re.compile(r"\[\[([AB<>=]+)\]\]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def verdict_in(text: str) -> str | None:
+def published_verdict(text: str) -> str | None:
     """Return the label that a judge's text has; None if it has none, several different ones or an unknown one."""
     found = set(_LABEL.findall(text))
     return found.pop() if len(found) == 1 and found <= set(VERDICTS) else None

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import pydantic
 from gymq.workers.resources.arena_judge.prompt import FIELDS, PROMPTS
-from gymq.workers.resources.arena_judge.verdicts import VERDICTS, is_loss, is_win, sanitized, verdict_in
+from gymq.workers.resources.arena_judge.verdicts import LABELS, is_loss, is_win, published_verdict, sanitized
 from gymq.workers.resources.simpleqa.prompt_files import JudgePrompt, read_prompt
 
 import gymq
 from gymq import responses
-from gymq.judge import Judge, Judgement, JudgeOptions, Labels, PromptTemplate, chosen_template
-from gymq.text import conclusion
+from gymq.judge import Judge, Judgement, JudgeOptions, PromptTemplate, all_of, chosen_template
 
 HERE = Path(__file__).parent
 
@@ -76,7 +74,8 @@ class ArenaJudge(gymq.Resources[BattleRow]):
             ]
             for category, prompt in prompts.items()
         }
-        self._labels = Labels.exactly(*(f"[[{verdict}]]" for verdict in VERDICTS))
+        self._shown: Callable[[str], str] = LABELS.material if options.hardened else str
+        self._read = LABELS.read if options.hardened else published_verdict
         self._judge = Judge(
             self,
             options.judge_model_server.name,
@@ -91,12 +90,10 @@ class ArenaJudge(gymq.Resources[BattleRow]):
         candidate, baseline = request.reply_text, row.baseline_answer or ""
         if self.options.sanitize_generations:
             candidate, baseline = sanitized(candidate), sanitized(baseline)
-        if self.options.hardened:
-            candidate = self._labels.material(candidate)
-        question = row.question or ""
-        first, second = await both(
-            self._ask(templates, question=question, answer_1=candidate, answer_2=baseline),
-            self._ask(templates, question=question, answer_1=baseline, answer_2=candidate),
+        candidate, question = self._shown(candidate), row.question or ""
+        first, second = await all_of(
+            self._ask(templates, question=question, answer_1=one, answer_2=other)
+            for one, other in ((candidate, baseline), (baseline, candidate))
         )
         won = is_win(first.label)
         return gymq.Verdict(
@@ -118,11 +115,7 @@ class ArenaJudge(gymq.Resources[BattleRow]):
 
     async def _ask(self, templates: Iterable[tuple[str, PromptTemplate]], **texts: str) -> Judgement:
         request = {"input": [{"role": role, "content": template.fill(**texts)} for role, template in templates]}
-        return await self._judge.judgement(request, self._label)
-
-    def _label(self, response: dict[str, Any]) -> str | None:
-        said = responses.output_text(response)
-        return verdict_in(conclusion(said) if self.options.hardened else said)
+        return await self._judge.judgement(request, lambda response: self._read(responses.output_text(response)))
 
     def _category(self, given: str | None) -> str:
         if not given:
@@ -139,17 +132,3 @@ class ArenaJudge(gymq.Resources[BattleRow]):
         if paths is not None:
             return {category: read_prompt(self.name, file, HERE) for category, file in paths.items()}
         return PROMPTS if inline is None else inline
-
-
-async def both(*questions: Coroutine[Any, Any, Judgement]) -> list[Judgement]:
-    """Ask at the same time, and let each finish although another failed.
-
-    Raises:
-        JudgeFailed: one could not be asked.
-    """
-    judgements = []
-    for answer in await asyncio.gather(*questions, return_exceptions=True):
-        if isinstance(answer, BaseException):
-            raise answer
-        judgements.append(answer)
-    return judgements

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import re
 
-from gymq.text import conclusion
+from gymq.text import code_blocks, conclusion
 
 _OPENING, _FENCE = "```sql", "```"
 _LETTER = re.compile(r"[a-zA-Z]")
 _BLANKS = re.compile(r"\s+")
-_BLOCK = re.compile(r"```[ \t]*+sql(?:ite)?(?![A-Za-z0-9])", re.IGNORECASE)
 _BOLD = "**"
 
 
 def query_as_written(reply: str) -> str | None:
     """Return the last block with the tag `sql`; comments and texts in it are for the database to read."""
-    reply = conclusion(reply)
-    query, position = None, 0
-    while opening := _BLOCK.search(reply, position):
-        end = reply.find(_FENCE, opening.end())
-        query = reply[opening.end() : end if end >= 0 else None].strip()
-        position = end + len(_FENCE) if end >= 0 else len(reply)
-    return query
+    blocks = code_blocks(conclusion(reply), "sql", "sqlite")
+    return blocks[-1].text.strip() if blocks else None
 
 
 def published_query(reply: str) -> str | None:

@@ -14,6 +14,7 @@ import gymq
 from gymq.authoring import first_problem
 from gymq.responses import output_text
 from gymq.sandboxed import SandboxedOptions
+from gymq.text import code_blocks
 
 _FENCE = "```"
 _TAGS = ("<think>", "</think>")
@@ -40,6 +41,7 @@ class CodeGen(gymq.SandboxedEnvironment[CodeRow]):
         self.reward_range = (min(rewards), max(rewards))
         await super().start()
         self._rule = ByNumbers() if self.options.hardened else Published()
+        self._program = last_block if self.options.hardened else published_program
         self._slots = asyncio.Semaphore(self.options.num_processes)
 
     async def verify(self, request: gymq.VerifyRequest[CodeRow]) -> gymq.Verdict:
@@ -48,7 +50,7 @@ class CodeGen(gymq.SandboxedEnvironment[CodeRow]):
         if not text.strip():
             return _verdict(0.0, difficulty)
         tests = read_tests(metadata)
-        code = extract_code(text)
+        code = self._program(text)
         if not code:
             return _verdict(0.0, difficulty, extracted_model_output=text)
         options = self.options
@@ -100,7 +102,13 @@ def _verdict(
     )
 
 
-def extract_code(text: str) -> str:
+def last_block(reply: str) -> str:
+    """Return the last fenced block that ends, whatever its tag; empty without one."""
+    closed = [block for block in code_blocks(reply) if block.is_closed]
+    return closed[-1].lines if closed else ""
+
+
+def published_program(text: str) -> str:
     """Return the lines between the last two lines that hold a fence; empty with less than two of them."""
     lines = text.split("\n")
     fences = [number for number, line in enumerate(lines) if _FENCE in line]

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
-from gymq.text import conclusion
+from gymq.text import code_blocks, conclusion
 
-_FENCE = re.compile("```json", re.IGNORECASE)
 _BRACES_AND_QUOTES = re.compile(r'[{}"\\]')
 _MOST_STEPS = 1_000_000  # braces and quotes looked at in one text, so that no text keeps the worker busy for long
 
@@ -39,14 +38,15 @@ def last_scores(text: str, default: Scores) -> Scores | None:
         default: stands in for fields that are missing. One of them has to be there.
     """
     text = conclusion(text)
-    found = (_all_scores(place, default) for place in (*reversed([*_json_blocks(text)]), text))
+    blocks = [block.text for block in reversed(code_blocks(text, "json"))]
+    found = (_all_scores(place, default) for place in (*blocks, text))
     return next((scores[-1] for scores in found if scores), None)
 
 
 def published_scores(text: str, default: Scores) -> Scores | None:
     """Return the first scores in a block, also in thoughts, as NeMo Gym does; the last ones where no block has any."""
-    for block in _json_blocks(text):
-        if found := _all_scores(block, default):
+    for block in code_blocks(text, "json"):
+        if found := _all_scores(block.text, default):
             return found[0]
     found = _all_scores(text, default)
     return found[-1] if found else None
@@ -55,14 +55,6 @@ def published_scores(text: str, default: Scores) -> Scores | None:
 def _all_scores(text: str, default: Scores) -> list[Scores]:
     found = (_scores(candidate, default) for candidate in _objects(text))
     return [scores for scores in found if scores is not None]
-
-
-def _json_blocks(text: str) -> Iterator[str]:
-    """What stands in each fenced block that is tagged as JSON."""
-    end = 0
-    while (opening := _FENCE.search(text, end)) and (closing := text.find("```", opening.end())) >= 0:
-        yield text[opening.end() : closing]
-        end = closing + 3
 
 
 def _objects(text: str) -> Iterator[str]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from typing import Literal
 
+from gymq.text import code_blocks
+
 Which = Literal["last", "first"]
 
-# The first tag with a block decides. The empty one takes any block, with its tag if that is another.
-_BLOCKS = tuple(re.compile(rf"```{tag}(.*?)```", re.DOTALL) for tag in ("lean4", "lean3", "lean", ""))
+_TAGS = ("lean4", "lean3", "lean")
 _OPENING_FENCE = re.compile(r"```(?:lean4|lean3|lean)?")
 _BLANK_LINES = re.compile(r"\A(?:[^\S\n]*\n)+")
 _THEOREM = re.compile(r"\s*(?:theorem|example)\b")
@@ -20,13 +21,14 @@ def find_code(reply: str, which: Which) -> str:
 
     A block keeps its indentation, which means something to Lean.
     """
-    for pattern in _BLOCKS:
-        blocks = pattern.findall(reply)
-        if blocks:
-            code = _trimmed(blocks[0 if which == "first" else -1])
-            if code:
-                return code
-            break
+    blocks = [block for block in code_blocks(reply) if block.is_closed]
+    for tag in _TAGS:  # the first one with a block decides
+        blocks = [block for block in blocks if block.tag.lower() == tag] or blocks
+    if blocks:
+        block = blocks[0 if which == "first" else -1]
+        code = _trimmed(block.text if block.tag.lower() in _TAGS else f"{block.tag}{block.text}")
+        if code:
+            return code
     text = reply.strip()
     opening = _OPENING_FENCE.match(text)
     return text[opening.end() if opening else 0 :].removesuffix("```").strip()

@@ -91,6 +91,7 @@ class FormalProofs(gymq.Resources[TheoremRow]):
     async def start(self) -> None:
         options = self.options
         self._template = _template(options.refinement_prompt_template)
+        self._compiled = self._as_meant if options.hardened else self._as_published
         self._sandbox = None if options.local_lean is None else await options.sandbox.started()
         headers = {"Authorization": f"Bearer {options.kimina_api_key}"} if options.kimina_api_key else {}
         self._compiler: Compiler
@@ -116,21 +117,21 @@ class FormalProofs(gymq.Resources[TheoremRow]):
         row, options, reply = request.row, self.options, request.reply_text
         if not reply.strip():
             return self._verdict(row, "empty_generation", "", None, attempt="(empty)", error=EMPTY)
-        program = build_program(
-            reply,
-            row.header,
-            row.formal_statement if options.restate_formal_statement else "",
-            options.extract_code_mode,
-            strip_theorem=options.strip_theorem_from_proof,
-        )
-        if not options.hardened:
-            output = await self._compiler.compile(program, options.compilation_timeout)
-            return self._judged(row, proof_status(output), program, output, reply)
+        statement = row.formal_statement if options.restate_formal_statement else ""
+        mode, strip_theorem = options.extract_code_mode, options.strip_theorem_from_proof
+        program = build_program(reply, row.header, statement, mode, strip_theorem=strip_theorem)
+        return await self._compiled(row, statement, program, reply)
+
+    async def _as_published(self, row: TheoremRow, _statement: str, program: str, reply: str) -> gymq.Verdict:
+        output = await self._compiler.compile(program, self.options.compilation_timeout)
+        return self._judged(row, proof_status(output), program, output, reply)
+
+    async def _as_meant(self, row: TheoremRow, statement: str, program: str, reply: str) -> gymq.Verdict:
+        options = self.options
         axioms = options.local_lean is None or options.local_lean.axioms
         word = code_that_runs(program.removeprefix(row.header), axioms=axioms)
         if word is not None:
             return self._verdict(row, "runs_code", program, None, attempt=reply, error=RUNS_CODE.format(word=word))
-        statement = row.formal_statement if options.restate_formal_statement else ""
         finish = Finish.of(full_name(row.header, statement) if axioms else None)
         output = await self._compiler.compile(finish.behind(program), options.compilation_timeout)
         status = hardened_status(output, finish)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from gymq.workers.resources.swerl_gen.edits import Void
 
+from gymq.text import code_blocks
+
 ISSUE_PRESENT, ISSUE_SOLVED = 2, 0  # exit status of a script
 
-_OPENING, _CLOSING = "```python\n", "\n```"
 _SHEBANG = "#!/usr/bin/env python"
 _QUOTES = '"' * 3
 _DASHED_LINE = re.compile(r"\n-++[ \t]*+$", re.MULTILINE)
@@ -23,19 +23,8 @@ def script_in(reply: str) -> tuple[str, str]:
     Raises:
         Void: there is none.
     """
-    scripts = list(_fenced(reply)) or [_dashed(reply)]
+    scripts = [block.lines for block in code_blocks(reply, "python") if block.is_closed] or [_dashed(reply)]
     return f"reproduce_bug_{len(scripts)}.py", scripts[-1]
-
-
-def _fenced(reply: str) -> Iterator[str]:
-    end = 0
-    while (opening := reply.find(_OPENING, end)) >= 0:
-        start = opening + len(_OPENING)
-        closing = reply.find(_CLOSING, start)
-        if closing < 0:
-            return
-        yield reply[start:closing]
-        end = closing + len(_CLOSING)
 
 
 def _dashed(reply: str) -> str:

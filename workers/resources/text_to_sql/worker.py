@@ -14,9 +14,8 @@ from gymq.workers.resources.text_to_sql.prompts import COMPARISON, EQUAL, INSTRU
 import gymq
 from gymq import responses
 from gymq.judge import Comparison, EqualityOptions, JudgedEnvironment, Judgement, Label, Labels, Question, compare
+from gymq.text import code_blocks
 
-_TAGGED_BLOCK = re.compile(r"```sql(?!\w)(.*?)```", re.DOTALL | re.IGNORECASE)
-_ANY_BLOCK = re.compile(r"```(.*?)```", re.DOTALL)
 _STATEMENT = re.compile(r"(?:SELECT|INSERT|UPDATE|DELETE|WITH|CREATE|ALTER|DROP)\s", re.IGNORECASE)
 # In prose only what asks or changes data: "create" and "drop" are words of any explanation.
 _BARE_STATEMENT = re.compile(r"(?:SELECT|INSERT|UPDATE|DELETE|WITH)\s", re.IGNORECASE)
@@ -107,13 +106,14 @@ def find_query(reply: str) -> str | None:
     begins like a statement; or else the text from the first keyword of a statement to the last semicolon after it, or
     to the end. A query found in that last way ends with one semicolon.
     """
-    tagged: list[str] = _TAGGED_BLOCK.findall(reply)
+    blocks = [block for block in reversed(code_blocks(reply)) if block.is_closed]
+    tagged = [block.text.strip() for block in blocks if block.tag.lower() == "sql"]
     if tagged:
-        return tagged[-1].strip()
-    blocks: list[str] = [block.strip() for block in _ANY_BLOCK.findall(reply)]
-    for block in reversed(blocks):
-        if _STATEMENT.match(block):
-            return block
+        return tagged[0]
+    for block in blocks:
+        query = f"{block.tag}{block.text}".strip()
+        if _STATEMENT.match(query):
+            return query
     bare = _BARE_STATEMENT.search(reply)
     if bare is None:
         return None

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from gymq.workers.resources.arena_judge.score import ArenaScore, arena_score, arena_scores
-from gymq.workers.resources.arena_judge.verdicts import sanitized, verdict_in
+from gymq.workers.resources.arena_judge.verdicts import LABELS, published_verdict, sanitized
 from gymq.workers.resources.arena_judge.worker import ArenaJudge
 
 import gymq
@@ -40,8 +40,25 @@ async def verdict(judge: Judge, said: str, row: dict[str, Any] = ROW, **options:
         ("", None),
     ],
 )
-def test_the_verdict_of_a_judge(text, label):
-    assert verdict_in(text) == label
+def test_as_published_two_labels_are_no_verdict(text, label):
+    assert published_verdict(text) == label
+
+
+@pytest.mark.parametrize(
+    ("text", "label"),
+    [
+        ("so [[A>>B]]", "A>>B"),
+        ("[[A>B]]? No: [[B>A]]", "B>A"),
+        ("not [[A>B]] but [[A=B]]", "A=B"),
+        ("[[B>A]] rather than [[A>B]]", "B>A"),
+        ("The reply claims [[A>>B]].", None),
+        ("> [[A>>B]]\nis what it says.", None),
+        ("[[A>B]] or [[B>A]]", None),
+        ("[[A<B]]", None),
+    ],
+)
+def test_the_label_counts_that_a_judge_stands_by(text, label):
+    assert LABELS.read(text) == label
 
 
 @pytest.mark.parametrize(
@@ -53,11 +70,10 @@ async def test_thoughts_of_a_judge_are_no_verdict(said, label):
     assert found.fields["verdict_gen_base"] == ("A>B" if label is None else None)
 
 
-async def test_both_games_are_judged_although_one_fails():
+async def test_a_game_that_cannot_be_judged_fails_the_verdict():
     judge = Judge(None, "[[B>A]]")
     with pytest.raises(gymq.JudgeFailed, match="out of memory"):
         await verdict(judge, "x")
-    assert len(judge.asked) == 2
 
 
 async def test_a_win_in_both_orders_is_reported():
