@@ -212,6 +212,11 @@ class Sandbox(Runtime):
     def describe(self) -> str:
         """Return one sentence that says which isolation is active."""
 
+    @property
+    def weakness(self) -> str:
+        """Which limits are not exact here, and how to get exact ones; empty: all are, or it is not known."""
+        return ""
+
     @abstractmethod
     async def run(self, program: Program, limits: Limits) -> ProgramResult:
         """Run a program to its end. A crash of the program, or a limit that it hits, is a result, not an error.

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from gymq.sandbox import visible
+from gymq.sandbox.inside import landlock
 from gymq.sandbox.inside.view import DEVICES, LINKS, SHARED_MEMORY
 
 IsolationName = Literal["namespaces", "bubblewrap", "process"]
@@ -18,13 +19,6 @@ IsolationName = Literal["namespaces", "bubblewrap", "process"]
 SUPERVISOR = Path(__file__).parent / "inside"
 # -I and -S: neither the environment nor installed packages have a say, and it starts faster.
 _BOOT = "import sys; sys.path.append(sys.argv[1]); from inside.{} import main; main()"
-
-WHAT_HOLDS: dict[IsolationName, str] = {
-    "namespaces": "own file system view, processes, network and IPC (namespaces)",
-    "bubblewrap": "own file system view, processes, network and IPC (bubblewrap)",
-    "process": "no sockets; files and processes that the user may reach are NOT hidden",
-}
-
 
 # As which user: `own` is one that root gives to the program, `same` the worker's. `first` is one of its own too, but
 # root becomes it before everything else: where root may not make namespaces, ordinary users may make those of users.
@@ -49,6 +43,20 @@ class Isolation:
     def own_view(self) -> bool:
         """Return whether it has its own view of the file system, so that the machine's files are hidden."""
         return self.name != "process"
+
+    @property
+    def confines_files(self) -> bool:
+        """Return whether it hides files although it has no view of its own."""
+        return not self.own_view and landlock.is_here()
+
+    @property
+    def holds(self) -> str:
+        """What is hidden from a program, in a few words."""
+        if self.own_view:
+            return f"own file system view, processes, network and IPC ({self.name})"
+        if self.confines_files:
+            return "no sockets; files are hidden but for those of the system (Landlock), other processes are NOT hidden"
+        return "no sockets; files and processes that the user may reach are NOT hidden"
 
     @property
     def changes_user(self) -> bool:

@@ -29,7 +29,7 @@ from gymq.sandbox.interface import (
     SessionEnded,
     clock_s,
 )
-from gymq.sandbox.isolation import WHAT_HOLDS, Isolation, candidates, command_inside, missing_command
+from gymq.sandbox.isolation import Isolation, candidates, command_inside, missing_command
 from gymq.sandbox.process import finish_process, open_sealed, remove, start_process
 from gymq.sandbox.stream_session import StreamSession
 
@@ -40,7 +40,6 @@ _BOX = "/tmp/box"
 _PATH = "/usr/local/bin:/usr/bin:/bin"
 _ENVIRONMENT = {
     "LANG": "C.UTF-8",
-    "TMPDIR": "/tmp",
     # Threads of numerical libraries reserve much address space each.
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
@@ -85,7 +84,7 @@ class LocalSandbox(Sandbox):
                 self._isolation = isolation
                 if not known:
                     _WORKS.add((isolation, self.python))
-                    is_full = isolation.own_view and isinstance(_groups_for(isolation), ControlGroups)
+                    is_full = isolation.own_view and not self.weakness
                     log.log(logging.INFO if is_full else logging.WARNING, "sandbox: %s", self.describe())
                 return
             problems.append(f"{isolation.how}: {problem}")
@@ -95,13 +94,21 @@ class LocalSandbox(Sandbox):
     def describe(self) -> str:
         if self._isolation is None:
             return "not started"
-        name, holds = self._isolation.name, WHAT_HOLDS[self._isolation.name]
+        name, holds = self._isolation.name, self._isolation.holds
         user = "the same user" if self._isolation.user == "same" else "a user of its own"
         groups = _groups_for(self._isolation)
         if isinstance(groups, ControlGroups):
             return f"{name}: {holds}, limits by {groups}; runs as {user}"
-        weaker = "limits of each process, and no limit for what the kernel holds for all, without control groups"
-        return f"{name} (weaker): {holds}, {weaker} ({groups}; docs/sandbox.md#exact-limits); runs as {user}"
+        return f"{name} (weaker): {holds}; {self.weakness}; runs as {user}"
+
+    @property
+    def weakness(self) -> str:
+        groups = None if self._isolation is None else _groups_for(self._isolation)
+        if not isinstance(groups, str):
+            return ""
+        return (
+            f"limits are not exact without control groups: {groups} (docs/sandbox.md#exact-limits says how to get them)"
+        )
 
     async def run(self, program: Program, limits: Limits) -> ProgramResult:
         await self.start()
@@ -370,7 +377,7 @@ def _group_bytes(isolation: Isolation, limits: Limits) -> int:
 
 
 def _spec(isolation: Isolation, program: Program, limits: Limits, folder: str | None, python: str) -> dict[str, Any]:
-    directory = folder or _BOX
+    directory, path = folder or _BOX, f"{os.path.dirname(python)}:{_PATH}"
     if program.image is not None:
         raise SandboxFailed("the local sandbox has no container images: use the provider `docker`")
     if program.folders and not isolation.own_view:
@@ -383,7 +390,7 @@ def _spec(isolation: Isolation, program: Program, limits: Limits, folder: str | 
         given = {inside: f"/run/folders/{position}" for position, inside in enumerate(program.folders)}
     return {
         "argv": list(program.argv),
-        "env": {**_ENVIRONMENT, "HOME": directory, "PATH": f"{os.path.dirname(python)}:{_PATH}"},
+        "env": {**_ENVIRONMENT, "TMPDIR": folder or "/tmp", "HOME": directory, "PATH": path},
         "directory": directory,
         "files": dict(program.files),
         "folders": dict(given),
@@ -393,5 +400,6 @@ def _spec(isolation: Isolation, program: Program, limits: Limits, folder: str | 
         "clock_s": None if limits.time_s is None else clock_s(limits.time_s),
         "builds_view": isolation.name == "namespaces",
         "own_view": isolation.own_view,
+        "confines_files": isolation.confines_files,
         "changes_user": isolation.changes_user,
     }

@@ -31,6 +31,7 @@ class SandboxOptions(pydantic.BaseModel):
     image: str | None = None  # docker: for programs that name none
     ray_address: str = "auto"  # of the cluster, as `ray.init` takes it
     memory_mib: pydantic.PositiveInt | None = None  # of a program; default: what the worker finds right
+    _weakness: str = ""  # once it is started
 
     @pydantic.model_validator(mode="after")
     def _check_provider(self) -> SandboxOptions:
@@ -59,7 +60,13 @@ class SandboxOptions(pydantic.BaseModel):
             await sandbox.start()
         except SandboxFailed as error:
             raise OptionsError(f"sandbox: {error.message}") from None
+        self._weakness = sandbox.weakness
         return sandbox
+
+    @property
+    def weakness(self) -> str:
+        """The `Sandbox.weakness` of the sandbox that was started."""
+        return self._weakness
 
     def _sandbox(self) -> Sandbox:
         python = {} if self.python is None else {"python": self.python}

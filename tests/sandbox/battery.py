@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gymq.sandbox import MIB, Limits, LocalSandbox, Program, ProgramResult, SandboxFailed, local
+from gymq.sandbox.inside import kernel
 
 from .conftest import alive
 
@@ -141,7 +142,7 @@ class Trial:
     must_reach: str | None = None  # this limit
 
 
-def trials(isolation: str, is_weaker: bool, has_own_user: bool, secret: Path, port: int, unix: str) -> list[Trial]:
+def trials(isolation: str, is_weaker: bool, is_confined: bool, secret: Path, port: int, unix: str) -> list[Trial]:
     short = dataclasses.replace(LIMITS, time_s=SHORT_S)
     found = [
         Trial(name, code, short, "time") if name.startswith("for ever") else Trial(name, code)
@@ -174,7 +175,7 @@ def trials(isolation: str, is_weaker: bool, has_own_user: bool, secret: Path, po
                   "/proc/1/root/etc/shadow", f"/proc/{os.getpid()}/environ", f"/proc/{os.getpid()}/mem"]  # fmt: skip
         found.append(Trial("read", f"for path in {hidden!r}: attempt(path, lambda: open(path, 'rb').read(1) or -1)\n"))
         found.append(Trial("others", f"for n in (0, 9, 19): attempt('kill', lambda: os.kill({os.getpid()}, n) or 1)\n"))
-    elif has_own_user:
+    elif is_confined:
         hidden = [str(secret), f"/proc/{os.getpid()}/environ", f"/proc/{os.getpid()}/mem", "/etc/shadow"]
         found.append(Trial("read", f"for path in {hidden!r}: attempt(path, lambda: open(path, 'rb').read(1) or -1)\n"))
         found.append(Trial("others", f"for n in (0, 9, 19): attempt('kill', lambda: os.kill({os.getpid()}, n) or 1)\n"))
@@ -220,9 +221,9 @@ async def tried(isolation: str, own_folder: str) -> dict[str, object]:
                 listening.bind(name)
                 listening.listen()
             assert sandbox._isolation is not None
-            has_own_user = sandbox._isolation.user != "same"
+            is_confined = sandbox._isolation.user != "same" or kernel.landlock_version() >= 6  # with signals
             is_weaker = "(weaker)" in sandbox.describe()
-            every = trials(isolation, is_weaker, has_own_user, secret, tcp.getsockname()[1], unix)
+            every = trials(isolation, is_weaker, is_confined, secret, tcp.getsockname()[1], unix)
 
             async def run(trial: Trial) -> tuple[int, list[str]]:
                 argv = (sandbox.python, "-I", "-c", f"{PRELUDE}\n{trial.code}", marker)

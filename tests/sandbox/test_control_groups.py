@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 
+import gymq
+from gymq.execution.resources_runner import ResourcesRunner
+from gymq.processes import KillableProcesses
 from gymq.sandbox import MIB, Limits, LocalSandbox, SandboxFailed, control_groups, local
 from gymq.sandbox.control_groups import ControlGroup, ControlGroups
 from gymq.sandbox.inside import descendants
@@ -170,8 +173,54 @@ async def test_without_groups_a_sandbox_says_that_it_is_weaker(monkeypatch: pyte
     async with LocalSandbox() as sandbox:
         assert "(weaker)" in sandbox.describe()
         assert "not permitted" in sandbox.describe()
+        assert "docs/sandbox.md" in sandbox.weakness
         finished = await run_python(sandbox, HOLD, Limits(time_s=60.0, memory_bytes=128 * MIB))
         assert finished.limit == "memory"
+
+
+async def test_without_groups_sockets_hold_no_more_than_the_limit(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(local, "_control_groups", lambda: "not permitted")
+    code = """
+import os, socket, time
+reader, writer = os.pipe()
+parent = os.getpid()
+for _ in range(6):
+    if os.fork() == 0: break
+held, ends = 0, []
+try: socket.socket(); print('a socket')
+except PermissionError: pass
+try:
+    while True:
+        for end in socket.socketpair():
+            ends.append(end); end.setblocking(False)
+            try:
+                while True: held += end.send(bytes(65536))
+            except BlockingIOError: pass
+except OSError: pass
+os.write(writer, b'%9d' % held)
+if os.getpid() != parent: time.sleep(99)
+print(sum(int(os.read(reader, 9)) for _ in range(7)))
+"""
+    async with LocalSandbox() as sandbox:
+        finished = await run_python(sandbox, code, Limits(time_s=60.0, memory_bytes=128 * MIB, processes=8))
+    assert 0 < int(finished.stdout) <= 128 * MIB, finished
+
+
+async def test_a_worker_reports_that_its_sandbox_is_weaker(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(local, "_control_groups", lambda: "not permitted")
+
+    class Coder(gymq.SandboxedEnvironment[gymq.Row]):
+        """Runs programs."""
+
+        async def verify(self, request: gymq.VerifyRequest[gymq.Row]) -> gymq.Verdict:
+            return gymq.Verdict(0.0)
+
+    author = Coder(name="coder")
+    reported = ResourcesRunner(author, KillableProcesses())
+    assert reported.stats()["sandbox_weakness"] == ""
+    await author.start()
+    assert "not permitted" in reported.stats()["sandbox_weakness"]
+    await author.stop()
 
 
 def test_an_ordinary_user_has_groups_where_one_was_delegated(groups: ControlGroups):

@@ -200,6 +200,21 @@ async def test_files_of_the_machine_are_hidden(closed_sandbox: LocalSandbox, tmp
     assert (await run_python(closed_sandbox, code)).stdout == b"[]\n"
 
 
+async def test_files_of_the_machine_cannot_be_used_without_namespaces_either(sandbox: LocalSandbox, tmp_path):
+    if "Landlock" not in sandbox.describe() and sandbox.describe().startswith("process"):
+        pytest.skip("the kernel has no Landlock")
+    secret = tmp_path / "rows.jsonl"
+    secret.write_text("hunter2")
+    paths = [str(path) for path in (secret, REPOSITORY / "pyproject.toml", "/etc/shadow")]
+    code = (
+        f"import os, tempfile\nfor path in {paths!r}:\n    try: print(open(path).read(1))\n    except OSError: pass\n"
+        "try: import gymq; print('gymq')\nexcept ImportError: pass\n"
+        "tempfile.TemporaryFile(), os.mkdir('a'), open('b', 'w').close()\n"
+        "os.rename('b', 'a/b'), open('/dev/null', 'w').write('x'), print('done')"
+    )
+    assert (await run_python(sandbox, code)).stdout == b"done\n"
+
+
 async def test_the_machine_s_files_cannot_be_changed(closed_sandbox: LocalSandbox):
     paths = ["/usr/x", "/etc/x", "/x", "/proc/sys/kernel/core_pattern", "/proc/sysrq-trigger", f"{sys.prefix}/x"]
     code = (

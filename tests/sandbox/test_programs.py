@@ -90,3 +90,22 @@ def test_what_a_program_was_doing_at_its_limit_is_in_its_output_and_its_errors(
     limit: LimitName | None, said: str
 ) -> None:
     assert ProgramResult(-9, b"at work\n", b"asks the tool\nKilled\n", limit, 6.0).last_words == said
+
+
+async def test_a_system_call_that_is_refused_says_so_and_one_that_is_newer_is_missing(sandbox: LocalSandbox):
+    code = (
+        "import ctypes, errno\nlibc = ctypes.CDLL(None, use_errno=True)\n"
+        "for call in (lambda: libc.ptrace(0, 0, 0, 0), lambda: libc.syscall(425, 1, 0), lambda: libc.syscall(999)):\n"
+        "    print(call(), errno.errorcode[ctypes.get_errno()])"
+    )
+    assert (await run_python(sandbox, code)).stdout == b"-1 EPERM\n-1 ENOSYS\n-1 ENOSYS\n"
+
+
+async def test_languages_and_their_threads_run(sandbox: LocalSandbox):
+    source = (
+        b"#include <pthread.h>\n#include <stdio.h>\nvoid *f(void *x) { return x; }\n"
+        b'int main() { pthread_t t; pthread_create(&t, 0, f, 0); pthread_join(t, 0); puts("threads"); }\n'
+    )
+    script = "cc -pthread -o a a.c && ./a && ls | sort | tar cf b.tar a.c && git init -q . && git status -s | wc -l"
+    finished = await sandbox.run(Program(("sh", "-c", script), files={"a.c": source}), Limits(time_s=60.0))
+    assert (finished.stdout.split(), finished.stderr) == ([b"threads", b"3"], b"")

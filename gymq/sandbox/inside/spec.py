@@ -24,6 +24,7 @@ class Spec:
 
     builds_view: bool  # the supervisor has a mount namespace in which it is to build the file system
     own_view: bool  # there are namespaces: of the file system, the network and the rest
+    confines_files: bool  # there are none of the file system, but the kernel can hide files all the same
     changes_user: bool  # the supervisor is root, and the program becomes another user
 
     def __init__(self, values: dict[str, object]) -> None:

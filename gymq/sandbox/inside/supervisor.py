@@ -11,7 +11,7 @@ import signal
 import struct
 import time
 
-from . import descendants, kernel
+from . import descendants, kernel, landlock, system_calls
 from .disk import Disk
 from .group import ProgramGroup
 from .own_time import OwnTime
@@ -30,6 +30,8 @@ STEP = struct.Struct("=dd")  # seconds that a step may take of its own and on th
 _FIRST_UID = 500_000_000
 _FIRST_UID_IN_CONTAINER = 10_000  # where only the first 65,536 users exist
 _MOST_SESSIONS = 16  # without a control group: the scheduler gives each as much time as the supervisor
+_MOST_DESCRIPTORS, _LEAST_DESCRIPTORS = 256, 32
+_SOCKET_BYTES = 256 * 1024  # that a socket may hold
 _MOST_ORPHANS = 512  # connections; each may hold 128 KiB
 _NOT_STARTED = 125  # exit status of the child when the reason is in the pipe
 
@@ -104,9 +106,11 @@ def _become_program(spec: Spec, uid: int | None, group: ProgramGroup | None, wri
         os.closerange(3, writer)
         os.closerange(writer + 1, 64)  # `main` has left none behind that
         _set_limits(spec)
+        _limit(resource.RLIMIT_NOFILE, _MOST_DESCRIPTORS)
         if group is None:
             others = 0 if uid is not None else _processes_of(os.getuid()) - 1
             _limit(resource.RLIMIT_NPROC, spec.processes + others)
+            _limit(resource.RLIMIT_NOFILE, _descriptors(spec))
         os.umask(0o022)
         kernel.drop_bounding_set()
         if uid is not None:
@@ -117,7 +121,10 @@ def _become_program(spec: Spec, uid: int | None, group: ProgramGroup | None, wri
         supervisor = os.getppid()
         # What runs as the same user could signal and limit it.
         guarded = (supervisor, -supervisor & 0xFFFFFFFF) if uid is None else ()
-        kernel.refuse_system_calls(spec.own_view, guarded)
+        if spec.confines_files:
+            landlock.confine(spec.view, spec.directory)
+        # Without a control group nothing bounds what sockets hold that no process has.
+        system_calls.refuse_others(spec.own_view and group is not None, guarded)
         os.chdir(spec.directory)
         _execute(spec.argv, spec.env)
     except BaseException as error:
@@ -149,8 +156,13 @@ def _set_limits(spec: Spec) -> None:
         _limit(resource.RLIMIT_CPU, seconds, seconds + 1)
     _limit(resource.RLIMIT_AS, spec.memory_bytes)
     _limit(resource.RLIMIT_FSIZE, spec.file_bytes)
-    _limit(resource.RLIMIT_NOFILE, 256)
     _limit(resource.RLIMIT_CORE, 0)
+
+
+def _descriptors(spec: Spec) -> int:
+    """Return how many descriptors a process may have where only their number bounds what the kernel holds for them."""
+    for_each_process = spec.memory_bytes // (spec.processes + 1)  # and as many again may be on their way in sockets
+    return max(_LEAST_DESCRIPTORS, min(_MOST_DESCRIPTORS, for_each_process // _SOCKET_BYTES))
 
 
 def _limit(which: int, value: int, hard: int | None = None) -> None:
