@@ -17,7 +17,7 @@ import resource
 import secrets
 import signal
 import socket
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -153,7 +153,7 @@ class InstanceHost:
         self, instance: Instance, worker: Worker, bus: Bus, calls: Calls, routes: Routes, server: Server
     ) -> None:
         first = len(server.services)
-        model: ModelRunner | None = None
+        runner_stats: Callable[[], dict[str, Any]]
         if isinstance(worker, Agent):
             routed = RoutedCalls(calls, routes)
             runner = AgentRunner(
@@ -171,14 +171,14 @@ class InstanceHost:
             model = ModelRunner(worker)
             await model.serve(server)
             self._models.append(model)
-            sessions = None
+            runner_stats = model.stats
         else:
             assert isinstance(worker, Resources)
             worker.models = BusModels(calls)
             resources = ResourcesRunner(worker, self._processes)
             await resources.serve(server)
             self._resources.append(resources)
-            sessions = resources.local.sessions
+            runner_stats = resources.stats
         own = server.services[first:]
 
         def stats() -> dict[str, Any]:
@@ -188,8 +188,7 @@ class InstanceHost:
                 "processing_s": sum(service.processing_s for service in own),
                 "load": sum(service.load for service in own),
                 "blocked": next((service.blocked for service in own if service.blocked), ""),
-                **({} if sessions is None else {"sessions": len(sessions)}),
-                **({} if model is None else model.stats()),
+                **runner_stats(),
                 **self._report(bus, calls, server),
             }
 

@@ -49,6 +49,12 @@ class ResourcesRunner:
             author.name, subjects.STATELESS.of(author.name), _decode_call, self._stateless, group=group, limit=limit
         )
 
+    def stats(self) -> dict[str, Any]:
+        """Return how many sessions are open, and the weakness of its sandbox, if it has one."""
+        # `gymq.sandbox` is imported only where it is used: the import takes long.
+        sandbox = getattr(self._author.options, "sandbox", None)
+        return {"sessions": len(self.local.sessions), "sandbox_weakness": str(getattr(sandbox, "weakness", ""))}
+
     async def drain(self, deadline_s: float) -> None:
         """Wait until the open sessions are closed by their rollouts, for at most `deadline_s` seconds."""
         loop = asyncio.get_running_loop()

@@ -62,6 +62,7 @@ class WorkerState(msgspec.Struct, frozen=True):
     errors: int
     memory_bytes: int | None = None  # of its process; None: it does not say
     blocked: str = ""  # how one of its calls blocked the event loop of the process last
+    sandbox_weakness: str = ""  # which limits of its programs are not exact, and how to get exact ones
     oddities: dict[str, int] = {}  # what a model read although it was slightly off, by its kind
 
 
@@ -87,6 +88,7 @@ class _Data(msgspec.Struct, frozen=True):
     sessions: int | None = None
     memory_bytes: int | None = None
     blocked: str = ""
+    sandbox_weakness: str = ""
     model: ModelReport = ModelReport()
 
 
@@ -220,6 +222,7 @@ def _worker(stats: dict[str, Any]) -> WorkerState | None:
         errors=first.num_errors,
         memory_bytes=first.data.memory_bytes,
         blocked=first.data.blocked,
+        sandbox_weakness=first.data.sandbox_weakness,
         oddities=first.data.model.oddities,
     )
 

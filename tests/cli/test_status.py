@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gymq.bus import Bus, streams
+from gymq.bus.discovery import ServiceListing
 from gymq.cluster.server import EmbeddedServer, find_running
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import Task
@@ -60,6 +61,26 @@ def test_it_shows_server_workers_queues_streams_and_runs(gymq, cluster):
 
 def test_what_a_model_read_although_it_was_slightly_off_is_counted(gymq, cluster):
     assert "policy_model: 3 replies with another `usage` than specified" in gymq("status").out
+
+
+async def test_a_sandbox_whose_limits_are_not_exact_is_pointed_out(gymq, cluster):
+    url = await find_running(cluster.folder / ".gymq" / "jetstream")
+    assert url is not None
+    bus = await Bus.connect(url, role="resources", name="test")
+    weak = ServiceListing(
+        bus,
+        name="coder",
+        worker="w-1",
+        kind="resources",
+        implementation="coder",
+        subjects=["gym.seed.coder"],
+        stats=lambda: {"load": 0, "sandbox_weakness": "limits are not exact: \x1b[2J"},
+    )
+    await weak.start()
+    out = (await asyncio.to_thread(gymq, "status")).out
+    await bus.close()
+    assert "coder: its sandbox is weaker, limits are not exact: <1b>[2J" in out
+    assert "letters: its sandbox" not in out
 
 
 def test_the_password_of_the_server_is_not_shown(gymq, cluster):

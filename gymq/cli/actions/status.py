@@ -74,6 +74,9 @@ def _remarks(found: ClusterStatus) -> Iterator[Text]:
             yield Text(f"{queue.waiting:,} tasks wait for the agent {queue.agent}, but no worker serves it", "yellow")
     for blocked in sorted({worker.blocked for worker in found.workers} - {""}):
         yield printable(blocked, "yellow")
+    for name, weakness in sorted({(worker.name, worker.sandbox_weakness) for worker in found.workers}):
+        if weakness:
+            yield printable(f"{name}: its sandbox is weaker, {weakness}", "yellow")
     for model, oddities in _oddities(found).items():
         for kind, count in oddities.most_common():
             yield printable(f"{model}: {count:,} {kind}", "yellow")
