@@ -128,12 +128,11 @@ class InstanceHost:
         spec = self._spec
         built = [self._made.get(instance.name) or build(instance) for instance in spec.instances]
         self._bus = bus = await Bus.connect(spec.url, role=spec.role, name=self.worker)
-        calls = Calls(bus)
-        routes = Routes(bus)
-        if any(isinstance(worker, Agent) for worker in built):
-            await routes.start()
         self._server = server = Server(bus, self.worker, self._suspects)
         await server.start()
+        calls, routes = Calls(bus, server), Routes(bus, server)
+        if any(isinstance(worker, Agent) for worker in built):
+            await routes.start()
         for instance, worker in zip(spec.instances, built, strict=True):
             try:
                 await worker.start()

@@ -18,7 +18,7 @@ from gymq.bus.rpc.quarantine import Suspect
 from gymq.bus.weights.staleness import Staleness, StalenessLimit
 from gymq.errors import GymqError
 from gymq.execution.journal import Journal, PoisonTask, check_not_taken_over
-from gymq.failures import INTERRUPTED, SESSION_GONE, RolloutError, SessionGone, describe_author_error
+from gymq.failures import INTERRUPTED, SESSION_GONE, LoopBlocked, RolloutError, SessionGone, describe_author_error
 from gymq.protocol.messages import (
     Failure,
     FailureClass,
@@ -107,7 +107,7 @@ class Attempts:
                     raise
                 except PoisonTask as error:
                     return work.failure(error), None
-                except (Exception, SystemExit) as error:
+                except (Exception, SystemExit, LoopBlocked) as error:
                     late = isinstance(error, TimeoutError) and limit.expired()  # else a time limit of the agent's own
                     failed = work.ended_by or work.deadline_exceeded() if late else self._failed(error)
                 try:
@@ -194,7 +194,7 @@ class Attempts:
         if await self._outcomes.is_settled(task):
             raise Settled
 
-    def _failed(self, error: Exception | SystemExit) -> RolloutError:
+    def _failed(self, error: Exception | SystemExit | LoopBlocked) -> RolloutError:
         """Return what an error of the agent's loop comes to."""
         if isinstance(error, RolloutError):
             return error

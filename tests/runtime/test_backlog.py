@@ -30,9 +30,9 @@ class CountedTries(Tries):
 
     num_sent = 0
 
-    async def once(self, *args: Any) -> Any:
+    async def once(self, *args: Any, **named: Any) -> Any:
         self.num_sent += 1
-        return await super().once(*args)
+        return await super().once(*args, **named)
 
 
 class CountedCalls(Calls):

@@ -13,7 +13,8 @@ from gymq.bus.discovery import first_to_answer
 from gymq.bus.rpc import tracing
 from gymq.bus.rpc.backlog import Backlog, NoWorker
 from gymq.bus.rpc.process_reports import OpenCall, OpenCalls
-from gymq.bus.rpc.tries import CallLost, Tries
+from gymq.bus.rpc.serving import Server
+from gymq.bus.rpc.tries import CallLost, Tries, in_session
 from gymq.failures import INTERRUPTED, RETRIES, RolloutError, SessionGone
 from gymq.protocol import subjects
 from gymq.protocol.messages import (
@@ -55,9 +56,14 @@ class _Failures:
 class Calls:
     """The calling side; one for a process."""
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: Bus, server: Server | None = None) -> None:
+        """Prepare the calls of a process.
+
+        Args:
+            server: of the services of this process, whose calls do not leave it.
+        """
         self._bus = bus
-        self._tries = Tries(bus)
+        self._tries = Tries(bus, server)
         self.open = OpenCalls()
         self._backlogs: dict[str, Backlog] = {}  # by the subject on which workers take the calls
         self._of_sessions = Backlog("")  # each has one worker, which takes all of its calls
@@ -75,10 +81,10 @@ class Calls:
         own = current_call.get().precedence
         if own.priority is not Priority.NORMAL or own.share != 1.0:
             request = msgspec.structs.replace(request, priority=own.priority, share=own.share)
-        in_session = subject.startswith(subjects.SESSIONS)
-        is_urgent = request.priority is Priority.URGENT and not in_session
+        of_session = in_session(subject)
+        is_urgent = request.priority is Priority.URGENT and not of_session
         entrance = subjects.urgent_entrance(subject) if is_urgent else subject
-        backlog = self._of_sessions if in_session else self._backlog_of(subject, entrance)
+        backlog = self._of_sessions if of_session else self._backlog_of(subject, entrance)
         open_call = self.open.add(request)
         try:
             with tracing.call(_name(request), subject):
@@ -115,7 +121,8 @@ class Calls:
             chosen = one()
             called = chosen or (await self._living(subject, deadline) if by_name else "") or entrance
             try:
-                return await self._tries.once(called, request, deadline, backlog)
+                # What failed here may succeed elsewhere: this worker is full, or about to end.
+                return await self._tries.once(called, request, deadline, backlog, elsewhere=failures is not None)
             except NoWorker as error:
                 if chosen:
                     continue  # gone or full: it did not run, and another one may have it

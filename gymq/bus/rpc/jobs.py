@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Awaitable, Callable
+from contextvars import copy_context
 from typing import Any
 
 from gymq.authoring import Precedence
@@ -36,6 +37,9 @@ from gymq.redaction import redact, without_credentials
 
 log = logging.getLogger("gymq.serving")
 
+Reply = str | Callable[[bytes], None]
+"""Where an answer goes: to a subject, or to a function of this process; empty: it is not wanted."""
+
 _decode_ping = Decoder(Ping)
 _decode_cancel = Decoder(Cancel)
 
@@ -54,20 +58,35 @@ class Job:
         *("subject", "task", "timer", "trace"),
     )
 
-    def __init__(self, message: Msg, request: Call | BlobRef, drop: Callable[[Job], None]) -> None:
+    def __init__(
+        self,
+        subject: str,
+        request: Call | BlobRef,
+        num_bytes: int,
+        drop: Callable[[Job], None],
+        *,
+        reply: Reply,
+        trace: str,
+        deadline: float,
+    ) -> None:
         self.drop = drop
-        self.subject = message.subject
-        self.reply = message.reply
-        self.num_bytes = len(message.data)
+        self.subject = subject
+        self.reply = reply
+        self.num_bytes = num_bytes
         self.id = ""  # known once it is accepted
         self.request = request
         self.precedence = Precedence(request.priority, request.share)
-        self.trace = (message.headers or {}).get("traceparent", "")
+        self.trace = trace
         self.task: asyncio.Task[None] | None = None
         self.timer: asyncio.TimerHandle | None = None
-        self.deadline = 0.0
+        self.deadline = deadline
         self.expired = False
         self.cost: float | None = None
+
+    @property
+    def inbox(self) -> str:
+        """The subject on which another process waits for the answer; empty: none does."""
+        return self.reply if isinstance(self.reply, str) else ""
 
 
 class Jobs:
@@ -75,6 +94,7 @@ class Jobs:
 
     Attributes:
         suspects: those at work that may end the process.
+        context: in which calls run; it holds nothing of their callers.
         has_been_blocked: a call has blocked the event loop: others may, so all are accepted before they run.
     """
 
@@ -88,9 +108,10 @@ class Jobs:
         self.worker = worker
         self.loop = asyncio.get_running_loop()
         self.suspects = suspects or SuspectCalls()
+        self.context = copy_context()
         self.is_stopping = False
         self.has_been_blocked = False
-        self.by_reply: dict[str | int, Job] = {}
+        self.by_reply: dict[Reply | int, Job] = {}
         self._accepted: dict[str, Job] = {}  # by call id
         self._turns = Turns()
         self._paused_until = 0.0
@@ -111,11 +132,10 @@ class Jobs:
         async with self._turns.take():
             await asyncio.sleep(self._paused_until - self.loop.time())
 
-    async def send(self, reply: str, message: Message, failure_class: FailureClass) -> None:
+    async def send(self, reply: Reply, message: Message, failure_class: FailureClass) -> None:
         """Answer; a reply that is too large is stored as a blob, one that cannot be sent becomes a failure."""
         try:
-            body = without_credentials(encode(message))
-            await self.bus.publish(reply, await blobs.fit_call(self.bus, body, subjects.asked_by(reply)))
+            await self._answer(reply, without_credentials(encode(message)))
             return
         except BadMessage as error:
             failure = fail_of(failure_class, f"the answer has no wire form: {error}")
@@ -123,7 +143,18 @@ class Jobs:
             failure = fail_of(FailureClass.COMPONENT_FAILED, f"the answer could not be sent: {error}", retryable=True)
         log.warning("%s", failure.message)
         with contextlib.suppress(BusError):
-            await self.bus.publish(reply, encode(failure))
+            await self._answer(reply, encode(failure))
+
+    async def _answer(self, reply: Reply, body: bytes) -> None:
+        if isinstance(reply, str):
+            await self.bus.publish(reply, await blobs.fit_call(self.bus, body, subjects.asked_by(reply)))
+        else:
+            reply(body)
+
+    def lose(self, job: Job) -> None:
+        """Notify a caller in this process that nothing answers its call: it does not ask, as other processes do."""
+        if not isinstance(job.reply, str):
+            job.reply(encode(fail_of(FailureClass.WORKER_LOST, "the call was stopped", retryable=True)))
 
     def forget(self, job: Job) -> None:
         """Remove a job that this process is done with."""
@@ -139,31 +170,36 @@ class Jobs:
         if job.timer is not None:
             job.timer.cancel()
         job.timer = self.loop.call_at(job.deadline, self._expire, job)
-        if job.reply:
+        if job.inbox:
             self.in_background(self._send_accepted(job))
 
     async def accept_at_once(self, job: Job) -> None:
         """Accept a call that may end this process, so that its caller notices that soon."""
         self.accept(job)
-        if job.reply:
+        if job.inbox:
             with contextlib.suppress(BusError):
                 await self._send_accepted(job)
                 await self.bus.flush()
 
     def _send_accepted(self, job: Job) -> Awaitable[None]:
-        job.id = subjects.call_id(job.reply)
+        job.id = subjects.call_id(job.inbox)
         self._accepted[job.id] = job
-        return self.bus.publish(job.reply, encode(Accepted(role=self.bus.role, worker=self.worker)))
+        return self.bus.publish(job.inbox, encode(Accepted(role=self.bus.role, worker=self.worker)))
 
     def _expire(self, job: Job) -> None:
         job.expired = True
+        if job.reply and (job.task is None or not job.inbox):  # other processes watch their deadlines themselves
+            verb = "waited" if job.task is None else "ran"
+            failure = fail_of(FailureClass.DEADLINE_EXCEEDED, f"the call {verb} until its deadline")
+            self.in_background(self._answer(job.reply, encode(failure)))
+        self.cancel(job)
+
+    def cancel(self, job: Job) -> None:
+        """Stop a call that runs, or remove it where it waits."""
         if job.task is not None:
             job.task.cancel()
         else:
             job.drop(job)
-            if job.reply:
-                failure = fail_of(FailureClass.DEADLINE_EXCEEDED, "the call waited until its deadline")
-                self.in_background(self.bus.publish(job.reply, encode(failure)))
 
     def in_background(self, work: Any) -> None:
         """Do what no call waits for; an error is a warning in the log."""
@@ -184,12 +220,8 @@ class Jobs:
             job = self._accepted.get(_decode_cancel(message.data).call)
         except BadMessage:
             return
-        if job is None:
-            return
-        if job.task is not None:
-            job.task.cancel()
-        else:
-            job.drop(job)
+        if job is not None:
+            self.cancel(job)
 
 
 def fail_of(failure_class: FailureClass, text: str, *, retryable: bool = False, curable: bool = False) -> Fail:

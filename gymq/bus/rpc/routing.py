@@ -17,6 +17,7 @@ from gymq.bus import Bus, Msg
 from gymq.bus.rpc.admission import KvBudgets
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.process_reports import tokens_used
+from gymq.bus.rpc.serving import Server
 from gymq.failures import RolloutError
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder
@@ -63,9 +64,15 @@ class Routes:
         admission: how many tokens of their caches this process may use.
     """
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: Bus, server: Server | None = None) -> None:
+        """Prepare the routes of a process.
+
+        Args:
+            server: of the services of this process.
+        """
         self.admission = KvBudgets()
         self._bus = bus
+        self._server = server
         self._loop = asyncio.get_running_loop()
         self._models: dict[str, dict[str, _Replica]] = {}
         self._holders: OrderedDict[tuple[str, str], str] = OrderedDict()  # by model and session
@@ -106,6 +113,10 @@ class Routes:
             chosen = min(random.sample(available, min(2, len(available))), key=lambda replica: replica.load)
         chosen.load += 1
         return chosen.worker
+
+    def here(self, subject: str) -> str:
+        """Return the replica in this process, if it has a slot for a call; empty: there is none."""
+        return "" if self._server is None or self._server.serving(subject) is None else self._server.worker
 
     def silent(self, model: str, worker: str) -> None:
         """Do not choose a replica that did not answer until it publishes its load again."""
@@ -186,10 +197,10 @@ class RoutedCalls:
         return reply
 
     async def _ask(self, subject: str, model: str, request: Generate | GenerateNext, *, worker: str = "") -> Message:
-        """Ask one replica after the other: first the given one, if any, then those that the routes choose."""
+        """Ask one replica after the other: the given one or that of this process, then those that the routes choose."""
 
         def replicas() -> Iterator[str]:
-            chosen = worker or self._routes.choose(model, request.session)
+            chosen = worker or self._routes.here(subject) or self._routes.choose(model, request.session)
             while True:
                 yield subjects.REPLICA.of(model, chosen) if chosen else ""
                 self._routes.silent(model, chosen)

@@ -14,7 +14,7 @@ from typing import Any
 from gymq.authoring import CurrentCall, current_call
 from gymq.bus import Bus, BusError, Msg, Subscription, blobs
 from gymq.bus.rpc import tracing
-from gymq.bus.rpc.jobs import Job, Jobs, describe, fail_of
+from gymq.bus.rpc.jobs import Job, Jobs, Reply, describe, fail_of
 from gymq.bus.rpc.loop_fairness import Starter
 from gymq.bus.rpc.process_reports import cost_of, limit_reached
 from gymq.bus.rpc.quarantine import TRUSTED_LOSSES, SuspectCall, SuspectCalls
@@ -60,6 +60,8 @@ class Service:
     ) -> None:
         self.name = name
         self.subject = subject
+        self.own_subject = subjects.of_worker(subject, jobs.worker) if group else subject
+        self.entrance = subjects.urgent_entrance(subject)
         self.group = group
         self.limit = limit
         self._most_waiting = most_waiting
@@ -68,7 +70,7 @@ class Service:
         self.num_errors = 0
         self.processing_s = 0.0
         self.blocked = ""  # how a call blocked the event loop last
-        self._jobs = jobs
+        self.jobs = jobs
         self._decode = decode
         self._handler = handler
         self._failure_class = failure_class
@@ -97,6 +99,11 @@ class Service:
         return self._queue.num_waiting < most_waiting // 2 and self._waiting_bytes < MOST_WAITING_BYTES // 2
 
     @property
+    def is_open(self) -> bool:
+        """Whether it takes calls: it is neither full nor leaving."""
+        return bool(self._subscriptions)
+
+    @property
     def held_back(self) -> int:
         """Calls that wait because as many run as may."""
         return self._queue.num_waiting if self._queue.num_running >= self.limit else 0
@@ -108,7 +115,7 @@ class Service:
         return len(self._callers)
 
     def _forget_callers(self) -> None:
-        since = self._jobs.loop.time() - CALLER_S
+        since = self.jobs.loop.time() - CALLER_S
         self._callers = {box: at for box, at in self._callers.items() if at >= since}
 
     async def join(self) -> None:
@@ -117,12 +124,10 @@ class Service:
             return
         self._joining = True
         try:
-            own = [subjects.of_worker(self.subject, self._jobs.worker)] if self.group else []
             if self.group and self._urgent is None:  # open also while it is full: the agents' slots bound what comes
-                entrance = subjects.urgent_entrance(self.subject)
-                self._urgent = await self._jobs.bus.listen(entrance, self._on_message, group=self.group)
-            for subject in (*own, self.subject):
-                subscription = await self._jobs.bus.listen(subject, self._on_message, group=self.group)
+                self._urgent = await self.jobs.bus.listen(self.entrance, self._on_message, group=self.group)
+            for subject in dict.fromkeys((self.own_subject, self.subject)):
+                subscription = await self.jobs.bus.listen(subject, self._on_message, group=self.group)
                 self._subscriptions.append(subscription)
         finally:
             self._joining = False
@@ -135,50 +140,67 @@ class Service:
         await self._unsubscribe()
         if self._urgent is not None:
             urgent, self._urgent = self._urgent, None
-            await self._jobs.bus.unsubscribe(urgent)
+            await self.jobs.bus.unsubscribe(urgent)
 
     async def _unsubscribe(self) -> None:
         subscriptions, self._subscriptions = self._subscriptions, []
         for subscription in subscriptions:
-            await self._jobs.bus.unsubscribe(subscription)
+            await self.jobs.bus.unsubscribe(subscription)
 
     def _on_message(self, message: Msg) -> None:
         reply = message.reply
         if reply and not reply.startswith(subjects.INBOX_PREFIX):
             return  # the server does not check where a requester wants its reply sent
-        self.num_requests += 1
         try:
-            request = self._decode(message.data)
+            self.take(message.subject, message.data, reply, (message.headers or {}).get("traceparent", ""))
         except BadMessage as error:
-            self.num_errors += 1
             if reply:
                 failure = fail_of(FailureClass.BAD_REQUEST, str(error))
-                self._jobs.in_background(self._jobs.send(reply, failure, self._failure_class))
-            return
-        job = Job(message, request, self.drop)
-        now = self._jobs.loop.time()
+                self.jobs.in_background(self.jobs.send(reply, failure, self._failure_class))
+
+    def take(self, subject: str, body: bytes, reply: Reply = "", trace: str = "") -> Job:
+        """Have a call wait for its turn.
+
+        Args:
+            trace: the caller's span, if it is traced.
+
+        Raises:
+            BadMessage: the body is not that of a call.
+        """
+        self.num_requests += 1
+        try:
+            request = self._decode(body)
+        except BadMessage:
+            self.num_errors += 1
+            raise
+        now = self.jobs.loop.time()
+        deadline = now + getattr(request, "timeout_s", blobs.CALL_TTL_S)
+        job = Job(subject, request, len(body), self.drop, reply=reply, trace=trace, deadline=deadline)
         if reply:
-            box = reply.split(".", 3)[2]
+            box = job.inbox.split(".", 3)[2] if job.inbox else self.jobs.bus.box
             if box not in self._callers:
                 self._forget_callers()
             self._callers[box] = now
-        job.deadline = now + getattr(request, "timeout_s", blobs.CALL_TTL_S)
-        self._jobs.by_reply[reply or id(job)] = job
-        after_s = 0.0 if self._jobs.has_been_blocked else ACCEPT_AFTER_S
-        job.timer = self._jobs.loop.call_later(after_s, self._jobs.accept, job)
+        self.jobs.by_reply[reply or id(job)] = job
+        if reply and not job.inbox:
+            self.jobs.accept(job)
+        else:
+            after_s = 0.0 if self.jobs.has_been_blocked else ACCEPT_AFTER_S
+            job.timer = self.jobs.loop.call_later(after_s, self.jobs.accept, job)
         self._queue.add(job, request.rollout, job.precedence)
         self._waiting_bytes += job.num_bytes
         self._starter.schedule()
         if self._is_full and self.group and self._subscriptions and not self._joining:
-            self._jobs.in_background(self._unsubscribe())
+            self.jobs.in_background(self._unsubscribe())
+        return job
 
     def _start_one(self) -> bool:
         if not self._queue.num_waiting or self._queue.num_running >= self.limit:
             return False
         job = self._queue.pop()
         self._waiting_bytes -= job.num_bytes
-        job.task = self._jobs.loop.create_task(self._run(job))
-        started = self._jobs.loop.time()
+        job.task = self.jobs.loop.create_task(self._run(job), context=self.jobs.context.copy())
+        started = self.jobs.loop.time()
         # Not inside the task: one that is cancelled before its first step runs nothing of its own.
         job.task.add_done_callback(lambda task: self._finished(job, task, started))
         return True
@@ -190,15 +212,17 @@ class Service:
         if job.timer is not None:
             job.timer.cancel()
         if job.reply:
-            await self._jobs.send(job.reply, reply, self._failure_class)
+            await self.jobs.send(job.reply, reply, self._failure_class)
 
     def _finished(self, job: Job, task: asyncio.Task[None], started: float) -> None:
         # Only after the reply is on its way: a probe in between must still find the call here.
-        self._jobs.forget(job)
+        self.jobs.forget(job)
         self._queue.end(job, job.cost)
-        self.processing_s += self._jobs.loop.time() - started
+        self.processing_s += self.jobs.loop.time() - started
         self._next()
-        if not task.cancelled() and task.exception() is not None:
+        if task.cancelled():
+            self.jobs.lose(job)
+        elif task.exception() is not None:
             log.error("%s: a call was not answered", self.name, exc_info=task.exception())
 
     async def _reply_to(self, job: Job) -> Message:
@@ -208,23 +232,23 @@ class Service:
             if isinstance(request, BlobRef):
                 request = await self._fetch(job, request)
             current_call.set(CurrentCall(request.rollout, job.deadline, job.precedence))
-            if job.deadline <= self._jobs.loop.time():
+            if job.deadline <= self.jobs.loop.time():
                 raise RolloutError(FailureClass.DEADLINE_EXCEEDED, "the call waited until its deadline")
             if request.num_lost:
-                await self._jobs.accept_at_once(job)
-            if self._jobs.has_been_blocked:
-                await self._jobs.take_turn()
+                await self.jobs.accept_at_once(job)
+            if self.jobs.has_been_blocked:
+                await self.jobs.take_turn()
             with tracing.served(self.name, request.rollout, job.trace):
                 if request.num_lost <= TRUSTED_LOSSES:
                     return await self._handler(job.subject, request)
-                with self._jobs.suspects.place(SuspectCall(self.name, request.rollout, request.num_lost)):
+                with self.jobs.suspects.place(SuspectCall(self.name, request.rollout, request.num_lost)):
                     return await self._handler(job.subject, request)
         except RolloutError as error:
             failure = fail_of(error.failure_class, error.message, retryable=error.retryable, curable=error.curable)
         except LoopBlocked as error:
             self.blocked = redact(f"{self.name}: {error}")
             log.error("%s", self.blocked)
-            self._jobs.pause()
+            self.jobs.pause()
             failure = fail_of(self._failure_class, self.blocked)
         except (Exception, asyncio.CancelledError, SystemExit, KeyboardInterrupt, BaseExceptionGroup) as error:
             # Also a handler's sys.exit(): it must not end the worker.
@@ -237,7 +261,7 @@ class Service:
         if isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling():
             if job.expired:
                 return fail_of(FailureClass.DEADLINE_EXCEEDED, f"{self.name} did not finish before the call's deadline")
-            if self._jobs.is_stopping:
+            if self.jobs.is_stopping:
                 return fail_of(FailureClass.WORKER_LOST, f"{self.name} was stopped", retryable=True)
             return fail_of(FailureClass.CANCELLED, "cancelled by the caller")
         log.error("%s failed", self.name, exc_info=error)
@@ -245,26 +269,26 @@ class Service:
 
     async def _fetch(self, job: Job, ref: BlobRef) -> Call:
         try:
-            request: Call = await blobs.follow(self._jobs.bus, ref, self._decode, "call")
+            request: Call = await blobs.follow(self.jobs.bus, ref, self._decode, "call")
         except BadMessage as error:
             raise RolloutError(FailureClass.BAD_REQUEST, str(error)) from None
         except BusError as error:
             raise RolloutError(FailureClass.COMPONENT_FAILED, f"the request could not be fetched: {error}") from None
         job.deadline += request.timeout_s - blobs.CALL_TTL_S
-        self._jobs.accept(job)
+        self.jobs.accept(job)
         return request
 
     def _next(self) -> None:
         if self._queue.num_waiting:
             self._starter.schedule()
         if not self._subscriptions and not self._leaving and self._has_room:
-            self._jobs.in_background(self.join())
+            self.jobs.in_background(self.join())
 
     def drop(self, job: Job) -> None:
         """Remove a job that has not started."""
         self._queue.end(job)
         self._waiting_bytes -= job.num_bytes
-        self._jobs.forget(job)
+        self.jobs.forget(job)
         self._next()
 
     def drop_all(self) -> None:
@@ -273,7 +297,8 @@ class Service:
             job = self._queue.pop()
             self._queue.end(job)
             self._waiting_bytes -= job.num_bytes
-            self._jobs.forget(job)
+            self.jobs.forget(job)
+            self.jobs.lose(job)
 
 
 class Server:
@@ -289,6 +314,7 @@ class Server:
         self.worker = worker
         self.bus = bus
         self.services: list[Service] = []
+        self._by_subject: dict[str, Service] = {}
         self.jobs = Jobs(bus, worker, suspects)
 
     async def start(self) -> None:
@@ -327,8 +353,20 @@ class Server:
             failure_class=failure_class,
         )
         self.services.append(service)
+        self._by_subject |= dict.fromkeys((service.subject, service.own_subject, service.entrance), service)
         await service.join()
         return service
+
+    def serving(self, subject: str) -> Service | None:
+        """Return the service of this process that a call is for; None: the call goes to its subject.
+
+        A session is in one process only. Of a group's calls, this process takes those that it has a slot for.
+        """
+        in_session = subject.startswith(subjects.SESSIONS)
+        service = self._by_subject.get(f"{subject.rpartition('.')[0]}.*" if in_session else subject)
+        if service is None or not service.is_open:
+            return None
+        return service if in_session or service.load < service.limit else None
 
     def held_back(self) -> dict[str, int]:
         """Return how many calls wait, by the limit that holds them back."""

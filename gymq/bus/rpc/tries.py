@@ -14,6 +14,7 @@ from gymq.bus import Bus, BusError, Denied, Msg, NoAnswer, NoResponders, blobs
 from gymq.bus.connection import is_no_responders
 from gymq.bus.rpc import tracing
 from gymq.bus.rpc.backlog import Backlog, NoWorker
+from gymq.bus.rpc.serving import Server, Service
 from gymq.failures import CancelReason, RolloutError
 from gymq.processes.background import RunningTasks, was_suspended
 from gymq.protocol import subjects
@@ -65,6 +66,11 @@ decode_reply = Decoder(
 _decode_pong = Decoder(Pong)
 
 
+def in_session(subject: str) -> bool:
+    """Return whether calls on a subject are those of a session, which only one worker can answer."""
+    return subject.startswith(subjects.SESSIONS)
+
+
 class CallLost(RolloutError):
     """The worker of the call is lost; whether the call ran is unknown."""
 
@@ -94,33 +100,100 @@ class _Pending:
 
     @property
     def in_session(self) -> bool:
-        return self.subject.startswith(subjects.SESSIONS)
+        return in_session(self.subject)
 
 
 class Tries:
     """The tries of the calls of a process."""
 
-    def __init__(self, bus: Bus) -> None:
+    def __init__(self, bus: Bus, server: Server | None = None) -> None:
         self._bus = bus
+        self._server = server
         self._of_worker: dict[_Worker, dict[str, _Pending]] = {}  # by call id
         self._probes: dict[_Worker, asyncio.Task[None]] = {}
         self._background = RunningTasks()
         self._handed_over: set[str] = set()  # reply subjects of calls that are not to be stopped; the process ends soon
         bus.on_late_reply(self._on_late_reply)
 
-    async def send(self, subject: str, message: Message) -> None:
+    async def send(self, subject: str, message: Call | Cancel) -> None:
         """Send a message that has no answer; it is lost silently if no worker receives it."""
+        service = self._here(subject)
+        if service is not None:
+            service.take(subject, encode(message))
+            return
         with contextlib.suppress(BusError):
             await self._bus.publish(subject, encode(message))
 
-    async def once(self, subject: str, request: Call, deadline: float, backlog: Backlog) -> Message:
+    async def once(
+        self, subject: str, request: Call, deadline: float, backlog: Backlog, *, elsewhere: bool = False
+    ) -> Message:
         """Send a request once and return its reply.
+
+        Args:
+            elsewhere: whether another process shall have a call that any of a group may take.
 
         Raises:
             NoWorker: no worker took it.
             CallLost: the worker that may have it is lost.
             RolloutError: the request failed in another way.
         """
+        service = None if elsewhere and not in_session(subject) else self._here(subject)
+        try:
+            if service is not None:
+                backlog.taken(backlog.round)
+                reply = await self._ask_here(service, subject, request)
+            else:
+                reply = await self._ask(subject, request, deadline, backlog)
+            if type(reply) not in ANSWERS[type(request)]:
+                raise BadMessage(f"{type(reply).__name__} does not answer {type(request).__name__}")
+        except BadMessage as error:
+            of_model = isinstance(request, Generate | GenerateNext | ReadPrompt)
+            failure_class = FailureClass.MODEL_FAILED if of_model else FailureClass.VERIFIER_FAILED
+            raise RolloutError(failure_class, f"unreadable reply on {subject}: {error}") from None
+        except Denied as error:
+            raise RolloutError(FailureClass.NO_WORKER, str(error), retryable=False, curable=True) from None
+        except BusError as error:
+            raise CallLost(str(error)) from None
+        if isinstance(reply, Fail):
+            if reply.failure_class is FailureClass.WORKER_LOST:
+                raise CallLost(reply.message)
+            raise RolloutError(reply.failure_class, reply.message, retryable=reply.retryable, curable=reply.curable)
+        return reply
+
+    def _here(self, subject: str) -> Service | None:
+        return None if self._server is None else self._server.serving(subject)
+
+    async def _ask_here(self, service: Service, subject: str, request: Call) -> Message:
+        """Return the reply of a service of this process.
+
+        Both sides get what the codec makes of a message, as they do from another process: values of their own.
+        """
+        answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
+
+        def on_answer(body: bytes) -> None:
+            reply = decode_reply(body)
+            if answer.done():
+                self._close_late_session(reply)
+            else:
+                answer.set_result(reply)
+
+        trace = (tracing.headers() or {}).get("traceparent", "")
+        try:
+            job = service.take(subject, encode(request), on_answer, trace)
+        except BadMessage as error:
+            text = f"the request to {subject} has no wire form: {error}"
+            raise RolloutError(FailureClass.BAD_REQUEST, text) from None
+        try:
+            return await answer
+        except asyncio.CancelledError as error:
+            if not (in_session(subject) and CancelReason.HANDED_OVER in error.args):
+                service.jobs.cancel(job)
+            if not answer.cancel() and not answer.cancelled():
+                self._close_late_session(answer.result())
+            raise
+
+    async def _ask(self, subject: str, request: Call, deadline: float, backlog: Backlog) -> Message:
+        """Return the reply of the worker that gets a message."""
         loop = asyncio.get_running_loop()
         pending = _Pending(subject, deadline, loop.create_future(), backlog)
         try:
@@ -137,8 +210,7 @@ class Tries:
             reply = await pending.future
             if isinstance(reply, BlobRef):
                 reply = await blobs.follow(self._bus, reply, decode_reply, "call")
-            if type(reply) not in ANSWERS[type(request)]:
-                raise BadMessage(f"{type(reply).__name__} does not answer {type(request).__name__}")
+            return reply
         except asyncio.CancelledError as error:
             if pending.in_session and CancelReason.HANDED_OVER in error.args:
                 # The rollout continues in another process, which makes the call again and gets the same answer.
@@ -148,21 +220,8 @@ class Tries:
             if pending.future.done() and not pending.future.cancelled() and pending.future.exception() is None:
                 self._close_late_session(pending.future.result())
             raise
-        except BadMessage as error:
-            of_model = isinstance(request, Generate | GenerateNext | ReadPrompt)
-            failure_class = FailureClass.MODEL_FAILED if of_model else FailureClass.VERIFIER_FAILED
-            raise RolloutError(failure_class, f"unreadable reply on {subject}: {error}") from None
-        except Denied as error:
-            raise RolloutError(FailureClass.NO_WORKER, str(error), retryable=False, curable=True) from None
-        except BusError as error:
-            raise CallLost(str(error)) from None
         finally:
             self._forget(pending)
-        if isinstance(reply, Fail):
-            if reply.failure_class is FailureClass.WORKER_LOST:
-                raise CallLost(reply.message)
-            raise RolloutError(reply.failure_class, reply.message, retryable=reply.retryable, curable=reply.curable)
-        return reply
 
     async def _body(self, subject: str, request: Call, pending: _Pending) -> bytes:
         """Return the body of a request; a large one waits for its room."""
