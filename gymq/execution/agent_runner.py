@@ -85,7 +85,9 @@ class AgentRunner:
         reason = limit_reached(agent.name, self._slots, "rollouts")
         if agent.options.model_server is not None and self._budget.room() == 0:
             reason = f"{agent.options.model_server.name}: the KV cache is full"
-        return {reason: count} if count else {}
+        cannot = f"{agent.name} cannot read tasks of another version of gymq; start agents of that version"
+        unread = {f"{cannot} ({problem[:80]})": number for problem, number in self._queue.unread().items()}
+        return unread | ({reason: count} if count else {})
 
     async def start(self) -> None:
         """Begin to take tasks.

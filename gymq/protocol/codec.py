@@ -136,9 +136,9 @@ def _invalid_at(value: Any, encode_value: Callable[[Any], bytes], path: str = "$
 
 
 class Decoder:
-    """Decode bodies into one message type, or one of several; reusable."""
+    """Decode bodies into one message type, or one of several, or into what several types have in common; reusable."""
 
-    def __init__(self, *types: type[Message]) -> None:
+    def __init__(self, *types: type[msgspec.Struct]) -> None:
         self._decode = msgspec.msgpack.Decoder(reduce(or_, types), ext_hook=decode_ext).decode
         self._fields = {
             message_type.__struct_config__.tag: {field.name: field for field in msgspec.structs.fields(message_type)}
@@ -156,7 +156,7 @@ class Decoder:
                 body = _decompressed(body)
             if body and body[0] in _JSON_STARTS:
                 body = self._from_json(body)
-            message = self._decode(body)
+            message: Any = self._decode(body)
             if type(message) in _ITEMS_OF and (items := _items(message)) is not None:
                 link(items)
             return message

@@ -13,7 +13,7 @@ from gymq.bus import Bus, BusError, Denied, Msg, blobs, streams
 from gymq.bus.jetstream import Code, JetStreamError, Stored
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.bus.queue.steering import steer
-from gymq.bus.queue.tasks import cancelled_outcome, read_task
+from gymq.bus.queue.tasks import UnreadableTask, cancelled_outcome, read_task
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.messages import BadMessage, Cancellation, Run, Task
@@ -109,6 +109,8 @@ class QueueClient:
             async for stored in self._js.read(streams.TASKS, subject):
                 try:
                     yield stored.sequence, await read_task(self._bus, stored.data)
+                except UnreadableTask as error:
+                    yield stored.sequence, error.task
                 except BadMessage:
                     continue  # an agent moves it to the dead letters
 

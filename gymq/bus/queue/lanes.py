@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import time
 from collections.abc import Callable
 
 from gymq.authoring import Precedence
@@ -13,6 +15,14 @@ from gymq.protocol.subjects import TaskQueueName
 
 # How much more of the workers a class gets than the next one: it goes first, and starves none.
 _FACTORS = {Priority.URGENT: 64.0, Priority.NORMAL: 1.0, Priority.BACKGROUND: 1 / 64}
+
+
+LONGEST_PAUSE_S = 60.0  # before this process looks again for tasks that it can read
+
+
+def pause_s(tries: int) -> float:
+    """Return the seconds to wait after so many tries: more after each, and not the same in all processes."""
+    return min(LONGEST_PAUSE_S, 2.0 ** min(tries, 10)) * random.uniform(0.5, 1.0)
 
 
 class SlotsLeft:
@@ -49,6 +59,9 @@ class Lane:
     Attributes:
         num_pending: tasks in the queue that were not delivered, as of the last message from it.
         may_have_more: whether it has tasks that were delivered before, which `num_pending` does not count.
+        unread: sequences of the tasks that only another version could read, as of the last look.
+        unreadable: why this one could not.
+        rests_until: when this process looks for tasks again; until then it leaves them to others.
     """
 
     def __init__(self, bus: Bus, queue: TaskQueueName) -> None:
@@ -62,6 +75,10 @@ class Lane:
         self.on_delivery: Callable[[Delivery, Lane], None] = lambda _delivery, _lane: None
         self.on_change: Callable[[], None] = lambda: None
         self.on_gone: Callable[[], None] = lambda: None
+        self.unread: set[int] = set()
+        self.unreadable = ""
+        self.rests_until = 0.0
+        self._num_rests = 0
         self._looked_at = 0.0
         self._looked_starts = 0
         self.is_paused = self.is_urgent = self.is_limited = False
@@ -81,6 +98,20 @@ class Lane:
         share = 1.0 if steering is None else steering.share
         self.precedence.priority, self.precedence.share = priority, share
         return share * _FACTORS[priority]
+
+    def rest(self, delivery: Delivery, problem: str) -> None:
+        """Leave the queue to other processes for a while, since this one cannot read a task of it."""
+        now = time.monotonic()
+        if now >= self.rests_until:
+            self.unread.clear()
+            self._num_rests += 1
+            self.rests_until = now + pause_s(self._num_rests)
+        self.unread.add(delivery.sequence)
+        self.unreadable = problem
+
+    def resume(self) -> None:
+        """Note that this process can read a task of the queue."""
+        self._num_rests = 0
 
     @property
     def num_missing(self) -> int:

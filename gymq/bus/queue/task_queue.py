@@ -15,14 +15,14 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any
 
-from gymq.authoring import Precedence, current_call
+from gymq.authoring import current_call
 from gymq.bus import Bus, BusError, Msg, streams
 from gymq.bus.pull import Delivery
 from gymq.bus.queue.dead_letters import store_dead_letter
-from gymq.bus.queue.lanes import Lane, SlotsLeft
+from gymq.bus.queue.lanes import Lane, SlotsLeft, pause_s
 from gymq.bus.queue.shares import Shares
 from gymq.bus.queue.steering import Steered
-from gymq.bus.queue.tasks import read_task
+from gymq.bus.queue.tasks import UnreadableTask, read_task
 from gymq.failures import CancelReason
 from gymq.processes.background import is_set_within
 from gymq.protocol import subjects
@@ -87,6 +87,14 @@ class TaskQueue:
         lanes = [lane for lane in self._lanes.values() if not lane.is_paused]
         return sum(lane.num_pending for lane in lanes if left.for_(lane.is_urgent) <= 0)
 
+    def unread(self) -> dict[str, int]:
+        """Return how many tasks wait for a process of another version, by the reason why this one cannot read them."""
+        counts: Counter[str] = Counter()
+        for lane in self._lanes.values():
+            if lane.unread:
+                counts[lane.unreadable] += len(lane.unread) + lane.num_pending
+        return counts
+
     async def start(self) -> None:
         """Begin to take tasks.
 
@@ -117,11 +125,11 @@ class TaskQueue:
         if self._beating is not None:
             self._beating.cancel()
 
-    async def _work(self, delivery: Delivery, precedence: Precedence) -> None:
+    async def _work(self, delivery: Delivery, lane: Lane) -> None:
         """Hand over a task, and requeue it if this process stops before it is settled."""
-        current_call.set(replace(current_call.get(), precedence=precedence))
+        current_call.set(replace(current_call.get(), precedence=lane.precedence))
         try:
-            task = await self._task_of(delivery)
+            task = await self._task_of(delivery, lane)
             if task is not None:
                 await self._handle(task, delivery)
         except asyncio.CancelledError:
@@ -130,12 +138,22 @@ class TaskQueue:
         except BusError as error:
             log.warning("%s: %s; the task will be delivered again", delivery.subject, error)
 
-    async def _task_of(self, delivery: Delivery) -> Task | None:
-        """Return the task of a delivery; None if it is not a task, which is then dead-lettered and acknowledged."""
+    async def _task_of(self, delivery: Delivery, lane: Lane) -> Task | None:
+        """Return the task of a delivery; None if it has none for this process.
+
+        What is not a task is dead-lettered and acknowledged; a task that only another version can read is left for
+        the processes of that version. The janitor ends it after its last delivery.
+        """
         try:
-            task = await read_task(self._bus, delivery.data)
-            if delivery.subject.split(".")[2:] != [task.run, subjects.instance(task.agent, "agent")]:
-                raise BadMessage(f"run {task.run} and agent {task.agent} do not belong on {delivery.subject}")
+            try:
+                task = await read_task(self._bus, delivery.data)
+            except UnreadableTask as error:
+                self._check_place(error.task, delivery)
+                lane.rest(delivery, str(error))
+                await delivery.nak(after_s=pause_s(delivery.num_delivered))
+                return None
+            self._check_place(task, delivery)
+            lane.resume()
             return task
         except (BadMessage, RecursionError) as error:
             reason = f"not a task: {error}"
@@ -144,6 +162,10 @@ class TaskQueue:
             )
             await delivery.ack()
             return None
+
+    def _check_place(self, task: Task, delivery: Delivery) -> None:
+        if delivery.subject.split(".")[2:] != [task.run, subjects.instance(task.agent, "agent")]:
+            raise BadMessage(f"run {task.run} and agent {task.agent} do not belong on {delivery.subject}")
 
     # Tasks ------------------------------------------------------------------------------------------------------------
 
@@ -167,7 +189,7 @@ class TaskQueue:
             # Not before what was asked for ahead of the pause has expired: the same request would get it again.
             work = delivery.nak(after_s=2 * WATCH_S)
         else:
-            work = self._work(delivery, lane.precedence)
+            work = self._work(delivery, lane)
         task = asyncio.get_running_loop().create_task(work)
         self._running[task] = delivery
         task.add_done_callback(functools.partial(self._finished, lane, lane.is_urgent, now))
@@ -266,7 +288,9 @@ class TaskQueue:
 
     def _plan(self, now: float) -> list[tuple[Lane, int, float]]:
         """Return what to ask for: of which queue, how many tasks, and for how many seconds."""
-        lanes = [lane for lane in self._lanes.values() if not (lane.is_paused or lane.is_gone)]
+        lanes = [
+            lane for lane in self._lanes.values() if not (lane.is_paused or lane.is_gone or lane.rests_until > now)
+        ]
         left = self._slots_left()
         idle = [lane for lane in lanes if lane.is_idle]
         candidates = [lane for lane in lanes if lane.num_missing]

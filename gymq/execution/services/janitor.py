@@ -15,7 +15,7 @@ from gymq.bus.jetstream import Code, JetStreamError
 from gymq.bus.pull import Delivery
 from gymq.bus.queue.dead_letters import dead_letter_failure, store_dead_letter
 from gymq.bus.queue.outcome_store import OutcomeStore
-from gymq.bus.queue.tasks import failed_in_queue, read_task
+from gymq.bus.queue.tasks import UnreadableTask, failed_in_queue, read_task
 from gymq.bus.repeating import repeat
 from gymq.processes.background import end_task
 from gymq.protocol import subjects
@@ -91,7 +91,10 @@ class Janitor:
     async def _end(self, subject: str, body: bytes, sequence: int, failure_class: FailureClass, problem: str) -> None:
         """Store a failure for a task in the queue and a dead letter about it, then remove it."""
         try:
-            task = await read_task(self._bus, body)
+            try:
+                task = await read_task(self._bus, body)
+            except UnreadableTask as error:
+                task, problem = error.task, f"{problem}; it is a task of another version of gymq: {error}"
             outcome = failed_in_queue(task, failure_class, problem, retryable=True)
             await self._outcomes.put(outcome, replaces=task.replaces, patience_s=30.0)
             await dead_letter_failure(self._bus, "janitor", task, subject, body)

@@ -44,7 +44,7 @@ async def tasks_in_flight(bus: Bus, run: str, seen: dict[str, int] | None = None
             try:
                 task = await read_task(bus, stored.data)
             except BadMessage:
-                continue  # an agent moves it to the dead letters
+                continue  # nobody works on it
             yield task
 
 
