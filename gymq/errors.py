@@ -3,7 +3,8 @@
 Every exception class of gymq and of the workers it ships derives from `GymqError`. Each kind has one boundary, at which
 it becomes what the other side understands:
 
-- A command (`gymq.cli.main`) prints the sentence of any of them and exits with status 2.
+- A command (`gymq.cli.main`) prints the sentence of any of them and exits with status 2. What nobody tells apart from
+  other mistakes is a `UsageError`.
 - `RolloutError` and its subclasses end a call as a `Fail` and a rollout as a `Failure`, with a failure class; the table
   `gymq.failures.RETRIES` decides what is retried.
 - `ToolError` becomes the result of a tool call, which the model reads; the rollout continues.
@@ -23,6 +24,10 @@ from difflib import get_close_matches
 
 class GymqError(Exception):
     """Report what could not be done, in one sentence for the person who can do something about it."""
+
+
+class UsageError(GymqError):
+    """Report that what was asked cannot be done, or not as things are; one sentence."""
 
 
 class BusError(GymqError):

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from cyclopts import App, Parameter
 
-from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.parameters import Port
+from gymq.errors import UsageError
 
 auth = App(
     name="auth",

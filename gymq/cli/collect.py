@@ -8,7 +8,6 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.parameters import (
     DATA,
     LIMITS,
@@ -26,6 +25,7 @@ from gymq.cli.shared.parameters import (
     WorkerSources,
 )
 from gymq.defaults import DEFAULT_WINDOW, MAX_VERSIONS, PASS_THRESHOLD, TokenForm
+from gymq.errors import UsageError
 
 
 def collect(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.parameters import NOWHERE, Overrides, WorkerSources
+from gymq.errors import UsageError
 
 
 def config(

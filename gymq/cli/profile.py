@@ -7,9 +7,9 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.parameters import OptionalIndex, StreamsUrl
 from gymq.defaults import PASS_THRESHOLD
+from gymq.errors import UsageError
 
 
 def profile(

@@ -29,7 +29,7 @@ def retune(
     import asyncio
 
     from gymq.cli.actions.steer import steer_in_cluster
-    from gymq.cli.shared.errors import UsageError
+    from gymq.errors import UsageError
     from gymq.protocol.messages import Priority
 
     changes: dict[str, object] = {} if share is None else {"share": share}

@@ -8,8 +8,8 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.parameters import OptionalIndex, StreamsUrl
+from gymq.errors import UsageError
 
 
 def rollouts(

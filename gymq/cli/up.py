@@ -6,9 +6,9 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.parameters import NOWHERE, Count, LogLevel, NatsUrl, OptionalPort, Overrides, WorkerSources
 from gymq.defaults import ClusterPart
+from gymq.errors import UsageError
 
 
 def up(

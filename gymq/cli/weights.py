@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
-from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.parameters import ClusterUrl
 from gymq.defaults import CONFIRM_S, InFlight, WeightsMode
+from gymq.errors import UsageError
 
 weights = App(
     name="weights",

@@ -14,7 +14,7 @@ from pathlib import Path
 from gymq.cluster import logs, spawner
 from gymq.cluster.environments import python_for
 from gymq.cluster.worker_process import READY, ProcessSpec, StartContext
-from gymq.errors import GymqError
+from gymq.errors import UsageError
 from gymq.processes.installer import InstallFailed
 from gymq.processes.keeping import keep_running, shown_status
 from gymq.processes.passed_environment import passed
@@ -24,10 +24,6 @@ from gymq.redaction import redact
 log = logging.getLogger("gymq.launch")
 
 TAIL_LINES = 5  # of a log, in the sentence about a process that ended
-
-
-class LaunchError(GymqError):
-    """A part of the cluster could not be started; one sentence."""
 
 
 class Child:
@@ -57,7 +53,7 @@ class Child:
         """Start it and wait until it serves.
 
         Raises:
-            LaunchError: it says why it cannot, dies, or is not ready in time.
+            UsageError: it says why it cannot, dies, or is not ready in time.
         """
         for instance in self.spec.instances:
             if isolated := instance.options.get("isolated"):
@@ -67,7 +63,7 @@ class Child:
                         instance.kind, instance.implementation, self._environments, packages
                     )
                 except InstallFailed as error:
-                    raise LaunchError(f"{self.name}: {error}") from None
+                    raise UsageError(f"{self.name}: {error}") from None
         await self._spawn()
         self._watching = asyncio.create_task(keep_running(self._label(), self._ended, self._restart))
 
@@ -79,7 +75,7 @@ class Child:
             try:
                 process = self.process = await spawner.spawn(self._python, log_to)
             except ChildProcessError:
-                raise LaunchError(f"{self.name}: its process cannot be started; see {self._log}") from None
+                raise UsageError(f"{self.name}: its process cannot be started; see {self._log}") from None
         try:
             await process.ask(context, self.spec)
             answer = await self._answer(process)
@@ -89,7 +85,7 @@ class Child:
             raise
         if answer != READY:
             await _end(process, patience_s=5.0)
-            raise LaunchError(f"{self.name}: {answer or f'it did not become ready; see {self._log}'}")
+            raise UsageError(f"{self.name}: {answer or f'it did not become ready; see {self._log}'}")
         self.serves = True
 
     def _environment(self) -> dict[str, str]:
@@ -97,7 +93,7 @@ class Child:
         try:
             return passed(self.spec.role, os.environ, asked)
         except LookupError as error:
-            raise LaunchError(f"{self.name}: {error.args[0]}") from None
+            raise UsageError(f"{self.name}: {error.args[0]}") from None
 
     async def _answer(self, process: spawner.Spawned) -> str:
         """Return a process's answer to its spec; empty if it ends without one."""

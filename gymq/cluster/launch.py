@@ -45,7 +45,7 @@ class WorkerProcess(Protocol):
         """Start it and wait until it serves.
 
         Raises:
-            LaunchError
+            UsageError
         """
 
     async def stop(self) -> None:

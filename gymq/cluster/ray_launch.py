@@ -15,8 +15,9 @@ from typing import Any
 
 import msgspec
 
-from gymq.cluster.child import Child, LaunchError
+from gymq.cluster.child import Child
 from gymq.cluster.worker_process import ProcessSpec
+from gymq.errors import UsageError
 from gymq.processes.ray_cluster import NoCluster, join
 
 PATIENCE_S = 10.0  # for the answer of an actor that lives
@@ -29,14 +30,14 @@ class RayNodes:
         address: address of the cluster, as `ray.init` takes it.
 
     Raises:
-        LaunchError: Ray is not installed, or there is no cluster at that address.
+        UsageError: Ray is not installed, or there is no cluster at that address.
     """
 
     def __init__(self, address: str) -> None:
         try:
             self.ray = join(address)
         except NoCluster as error:
-            raise LaunchError(str(error)) from None
+            raise UsageError(str(error)) from None
 
     def child(self, name: str, spec: ProcessSpec) -> RayChild:
         """Return a worker process somewhere in the cluster; it is not started yet."""
@@ -58,7 +59,7 @@ class RayChild:
         """Place the process on a node and wait until it serves.
 
         Raises:
-            LaunchError: it reports why it cannot start, or its node was lost.
+            UsageError: it reports why it cannot start, or its node was lost.
         """
         actor_class = self._ray.remote(num_cpus=1, max_restarts=-1, max_concurrency=4, scheduling_strategy="SPREAD")(
             _WorkerActor
@@ -70,7 +71,7 @@ class RayChild:
         except self._ray.exceptions.RayError as error:
             problem = f"Ray lost it while it started: {type(error).__name__}"
         if problem is not None:
-            raise LaunchError(f"{self.name}: {problem}")
+            raise UsageError(f"{self.name}: {problem}")
         self.serves = True
         self._watching = asyncio.create_task(self._watch())
 
@@ -116,7 +117,7 @@ class _WorkerActor:
         """Return why it cannot be started; None once it serves."""
         try:
             self._started.result()
-        except LaunchError as error:
+        except UsageError as error:
             return str(error).removeprefix(f"{self._child.name}: ")
         return None
 

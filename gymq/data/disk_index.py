@@ -10,11 +10,7 @@ import sqlite3
 from collections.abc import Iterator
 from typing import Any, Self
 
-from gymq.errors import GymqError
-
-
-class TemporaryFileError(GymqError):
-    """No space is left for a record; one sentence."""
+from gymq.errors import UsageError
 
 
 class TemporaryDatabase:
@@ -34,7 +30,7 @@ class TemporaryDatabase:
             return self._cursor.execute(statement, values)
         except sqlite3.OperationalError as error:
             text = f"a temporary file cannot be written: {error}; SQLITE_TMPDIR may name another folder for it"
-            raise TemporaryFileError(text) from None
+            raise UsageError(text) from None
 
     def _row(self, statement: str, *values: Any) -> Any:
         return self._execute(statement, values).fetchone()

@@ -33,7 +33,7 @@ from gymq.data.rows import (
 )
 from gymq.data.run_changes import RecordedInstance
 from gymq.defaults import TokenForm
-from gymq.errors import GymqError
+from gymq.errors import UsageError
 from gymq.protocol.messages import Failure, FailureClass, Stage, Unresolved, VerifiedRollout
 from gymq.protocol.token_forms import in_form
 from gymq.protocol.tokens import to_json
@@ -41,10 +41,6 @@ from gymq.protocol.tokens import to_json
 BUFFER_BYTES = 1 << 20  # of lines that are not yet passed to the operating system
 COMPRESSED = (".gz", ".zst")
 MANIFEST = "_run.json"
-
-
-class RunFileError(GymqError):
-    """A file of a run cannot be used; one sentence naming it."""
 
 
 class Manifest(msgspec.Struct):
@@ -91,10 +87,10 @@ class RunFiles:
         """Derive them.
 
         Raises:
-            RunFileError: the output has no name, as `.` and `/`.
+            UsageError: the output has no name, as `.` and `/`.
         """
         if not output.name:
-            raise RunFileError(f"the output {output} is a folder: name a file in it")
+            raise UsageError(f"the output {output} is a folder: name a file in it")
         has_ending = output.suffix == ".jsonl"
         stem = output.with_suffix("") if has_ending else output
         self.output = output
@@ -126,20 +122,20 @@ class RunFiles:
         """Return the manifest; None before the first start.
 
         Raises:
-            RunFileError: the file exists but cannot be read.
+            UsageError: the file exists but cannot be read.
         """
         try:
             return msgspec.json.decode(self.manifest.read_bytes(), type=Manifest)
         except FileNotFoundError:
             return None
         except (msgspec.MsgspecError, OSError) as error:
-            raise RunFileError(f"{self.manifest}: not the manifest of a run: {error}") from None
+            raise UsageError(f"{self.manifest}: not the manifest of a run: {error}") from None
 
     def read_run(self) -> str | None:
         """Return the name of the run that the files belong to; None before the first start.
 
         Raises:
-            RunFileError: as `read_manifest`.
+            UsageError: as `read_manifest`.
         """
         manifest = self.read_manifest()
         return None if manifest is None else manifest.run
@@ -160,13 +156,13 @@ class RunFiles:
         """Yield the materialised rows of an earlier start.
 
         Raises:
-            RunFileError: a line is no row, as in a file that was cut.
+            UsageError: a line is no row, as in a file that was cut.
         """
         try:
             yield from read_rows(JsonlFile(self.materialised))
         except RowError as error:
             again = "delete this file, and the same command makes it again from the input"
-            raise RunFileError(f"{error}; {again}") from None
+            raise UsageError(f"{error}; {again}") from None
 
     def write_manifest(self, manifest: Manifest) -> None:
         with atomic_write(self.manifest) as file:
@@ -177,14 +173,14 @@ class RunFiles:
         """Lock these files against other collections on this machine while the block runs; first settle them.
 
         Raises:
-            RunFileError: another collection has locked them, or their folder cannot be used.
+            UsageError: another collection has locked them, or their folder cannot be used.
         """
         path = self._stem.with_name(f".{self._stem.name}.jsonl.lock")
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             lock = path.open("wb")
         except OSError as error:
-            raise RunFileError(f"{self.output} cannot be written: {error.strerror}") from None
+            raise UsageError(f"{self.output} cannot be written: {error.strerror}") from None
         with lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -192,7 +188,7 @@ class RunFiles:
             except BlockingIOError:
                 is_ours = False
             if not is_ours:
-                raise RunFileError(f"another collection is writing {self.output}")
+                raise UsageError(f"another collection is writing {self.output}")
             try:
                 self.settle()
                 yield
@@ -221,7 +217,7 @@ class Appender:
         """Append a line.
 
         Raises:
-            RunFileError: the file cannot be written, for example because the disk is full.
+            UsageError: the file cannot be written, for example because the disk is full.
         """
         with self._named_errors():
             self._file.write(line + b"\n")
@@ -230,7 +226,7 @@ class Appender:
         """Flush the lines to the operating system, so that they survive the end of this process.
 
         Raises:
-            RunFileError: the file cannot be written.
+            UsageError: the file cannot be written.
         """
         with self._named_errors():
             self._file.flush()
@@ -239,7 +235,7 @@ class Appender:
         """Write the remaining lines to disk and close the file.
 
         Raises:
-            RunFileError: the last lines could not be written; the next start writes them again.
+            UsageError: the last lines could not be written; the next start writes them again.
         """
         with self._named_errors(), self._file:
             self._file.flush()
@@ -250,7 +246,7 @@ class Appender:
         try:
             yield
         except OSError as error:
-            raise RunFileError(f"{self._path} cannot be written: {error.strerror}") from None
+            raise UsageError(f"{self._path} cannot be written: {error.strerror}") from None
 
 
 def output_row(outcome: VerifiedRollout, token_ids: TokenForm = "full") -> bytes:

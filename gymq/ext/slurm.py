@@ -14,9 +14,8 @@ from cyclopts import Parameter
 
 from gymq.cli import all_commands
 from gymq.cli.shared.command import Command
-from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.parameters import Count
-from gymq.errors import did_you_mean
+from gymq.errors import UsageError, did_you_mean
 
 SUBMIT_S = 60.0
 STOP_S = 60  # before the end of a job's time, for rollouts in flight

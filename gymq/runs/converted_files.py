@@ -13,8 +13,9 @@ import msgspec
 from gymq.data.disk_index import DoneRollouts
 from gymq.data.jsonl import JsonlError, atomic_write, parse_object
 from gymq.data.rows import AGENT_REF, ROLLOUT_INDEX, TASK_INDEX
-from gymq.data.run_files import RunFileError, RunFiles, output_row
+from gymq.data.run_files import RunFiles, output_row
 from gymq.defaults import TokenForm
+from gymq.errors import UsageError
 from gymq.protocol.messages import Outcome, VerifiedRollout
 
 
@@ -96,11 +97,11 @@ def _whole(path: Path) -> Iterator[IO[bytes]]:
     """Open a file that is there once the block has ended without an exception.
 
     Raises:
-        RunFileError: it cannot be written.
+        UsageError: it cannot be written.
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with atomic_write(path) as file:
             yield file
     except OSError as error:
-        raise RunFileError(f"{path} cannot be written: {error.strerror or error}") from None
+        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from None

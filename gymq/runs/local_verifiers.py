@@ -17,7 +17,7 @@ from gymq.agent import RESERVED_TOOL_NAMES
 from gymq.authoring import CurrentCall, current_call
 from gymq.cluster.worker_process import build
 from gymq.config import Config
-from gymq.errors import GymqError
+from gymq.errors import UsageError
 from gymq.execution.sessions import LocalResources
 from gymq.failures import InvalidTask, RolloutError, no_such_tool
 from gymq.processes import KillableProcesses
@@ -27,10 +27,6 @@ from gymq.responses import InvalidRequest
 from gymq.responses.schema import check_items
 
 VERIFY_TIMEOUT_S = 600.0  # for one response, its replayed calls included
-
-
-class ScoreError(GymqError):
-    """Responses that cannot be verified again; one sentence."""
 
 
 class Verifiers:
@@ -61,7 +57,7 @@ class Verifiers:
         """Build and start the worker for an agent's rollouts.
 
         Raises:
-            ScoreError: no worker belongs to the agent, or it cannot verify from a response.
+            UsageError: no worker belongs to the agent, or it cannot verify from a response.
             ConfigError, WorkerNotFound, OptionsError: the worker cannot be built.
         """
         name = self._resources_of(agent)
@@ -71,7 +67,7 @@ class Verifiers:
         author = build(found)
         assert isinstance(author, Resources)
         if author.stateful and not author.replayable:
-            raise ScoreError(
+            raise UsageError(
                 f"{name} keeps a state for each rollout, which a stored response does not contain, and is not declared "
                 "`replayable`: its rollouts cannot be verified again"
             )
@@ -88,10 +84,10 @@ class Verifiers:
             return self._only
         found = self._config.instance(agent)
         if found.kind != "agents":
-            raise ScoreError(f"{agent} is not an agent of the configuration but one of its {found.kind}")
+            raise UsageError(f"{agent} is not an agent of the configuration but one of its {found.kind}")
         reference = found.options.get("resources_server")
         if not isinstance(reference, dict):
-            raise ScoreError(f"the agent {agent} has no `resources_server`, so its rollouts cannot be verified")
+            raise UsageError(f"the agent {agent} has no `resources_server`, so its rollouts cannot be verified")
         return str(reference["name"])
 
     @property

@@ -15,7 +15,8 @@ from gymq.config.masking import source_digest
 from gymq.data.jsonl import JsonlFile, numbered_lines
 from gymq.data.rows import AgentRef, decode_line
 from gymq.data.run_changes import RecordedInstance
-from gymq.data.run_files import MANIFEST, Manifest, RunFileError, RunFiles
+from gymq.data.run_files import MANIFEST, Manifest, RunFiles
+from gymq.errors import UsageError
 from gymq.render import counted
 
 _FOLDERS = (Path(), Path("runs"))  # where the files of a run are looked for by its name
@@ -92,7 +93,7 @@ def _files_here(run: str) -> Iterator[RunFiles]:
     for folder in _FOLDERS:
         for path in folder.glob(f"*{MANIFEST}"):
             files = RunFiles(path.with_name(path.name.removesuffix(MANIFEST) + ".jsonl"))
-            with suppress(RunFileError):
+            with suppress(UsageError):
                 if files.read_run() == run:
                     yield files
 
@@ -122,7 +123,7 @@ def agents_with_changed_verifier(
 def note_scored(rollouts: Path, verifiers: Mapping[str, RecordedInstance]) -> None:
     """Note in the manifest of a run that all its rollouts were verified with these versions of its verifiers."""
     files = RunFiles(rollouts)
-    with suppress(RunFileError), files.locked():  # a collection that runs keeps its manifest
+    with suppress(UsageError), files.locked():  # a collection that runs keeps its manifest
         manifest = files.read_manifest()
         if manifest is not None:
             sources = {one.source for one in verifiers.values() if one.kind == "resources" and one.source}

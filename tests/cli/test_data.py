@@ -7,9 +7,9 @@ import pytest
 
 from gymq.cli import make_app
 from gymq.cli.actions.data import makers
-from gymq.cli.shared.errors import UsageError
 from gymq.data.datasets import DatasetError
 from gymq.data.token_counts import TokenizerNotFound, estimated_tokens, token_counter
+from gymq.errors import UsageError
 from gymq.execution.loading.registry import find_class
 
 MAKER = '''

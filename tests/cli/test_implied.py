@@ -8,8 +8,8 @@ import pytest
 
 from gymq.cli.actions.collect import configured_window
 from gymq.cli.shared.configuration import check_instances, read_config
-from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.parameters import WorkerSources
+from gymq.errors import UsageError
 
 from .conftest import Command, write_environment
 

@@ -8,9 +8,9 @@ from gymq.bus import Bus
 from gymq.cli.actions import joined_cluster
 from gymq.cli.actions.joined_cluster import check_served
 from gymq.cli.shared.cluster import ClusterAddress
-from gymq.cli.shared.errors import UsageError
 from gymq.cluster.server import EmbeddedServer
 from gymq.config import load
+from gymq.errors import UsageError
 
 CONFIG = Path(__file__).parents[2] / "workers" / "models" / "simulated_model" / "config.yaml"
 

@@ -12,9 +12,9 @@ import pytest
 import gymq
 from gymq.cli.shared.configuration import read_config
 from gymq.cli.shared.parameters import WorkerSources
+from gymq.errors import UsageError
 from gymq.failures import InvalidTask
 from gymq.protocol.instances import Instance
-from gymq.runs.collection.options import CollectError
 from gymq.runs.collection.preflight import RowTypes, probe_models
 
 from .conftest import LETTERS, Called, Command, row
@@ -283,7 +283,7 @@ async def test_a_refused_endpoint_of_vllm_is_refused(folder: Path, endpoint: End
     specs = [model("policy", "vllm_model", **options, **flags), agent("policy")]
     await probe_models(specs, print)
     endpoint.status_of_probe = 401
-    with pytest.raises(CollectError, match="401 Unauthorized: no; the key is refused"):
+    with pytest.raises(UsageError, match="401 Unauthorized: no; the key is refused"):
         await probe_models(specs, print)
     assert endpoint.prompts == [PROBE] * 2
 

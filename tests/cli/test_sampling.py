@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.parameters import Sampling
 from gymq.cli.shared.sampling import read_sampling
 from gymq.config import ConfigError
+from gymq.errors import UsageError
 from gymq.runs.collection.options import default_output
 
 from .conftest import Command, write_environment

@@ -5,7 +5,7 @@ import traceback
 import pytest
 
 import gymq
-from gymq.runs.collection.options import CollectError
+from gymq.errors import UsageError
 from gymq.runs.stored_runs import Runs
 
 FILE = """
@@ -41,7 +41,7 @@ def test_the_simulated_model_is_named_and_a_refusal_has_the_words_of_python(capf
     gymq.collect("letters.py", ROWS, repeats=2)
     assert stored[-1].models == ["policy_model = simulated_model"]
     assert "is complete: 2 of 2; overwrite=True starts over, repeats= extends it" in capfd.readouterr().err
-    with pytest.raises(CollectError) as refused:
+    with pytest.raises(UsageError) as refused:
         gymq.collect("letters.py", ROWS)
     assert "repeats changed from 2 to 1; pass overwrite=True to start over, or another output" in str(refused.value)
     assert "no running event loop" not in "".join(traceback.format_exception(refused.value))

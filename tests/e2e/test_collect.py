@@ -20,13 +20,14 @@ from gymq.data.resume import Resume
 from gymq.data.rows import RowError
 from gymq.data.run_changes import RecordedInstance
 from gymq.data.run_configuration import RunConfiguration, read_configuration
-from gymq.data.run_files import Manifest, RunFileError, RunFiles
+from gymq.data.run_files import Manifest, RunFiles
+from gymq.errors import UsageError
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import Task
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.failure_limit import MaxFailures
-from gymq.runs.collection.options import CollectError, CollectOptions
+from gymq.runs.collection.options import CollectOptions
 from gymq.runs.collection.plan import RunPlan
 from gymq.runs.collection.progress import Progress
 from gymq.runs.stored_runs import Runs
@@ -271,7 +272,7 @@ async def test_a_changed_setting_is_named_with_both_values_and_nothing_is_touche
             options |= configured("vllm_model", model="small")
         case "no config":
             options |= {"config": {}, "config_digest": ""}
-    with pytest.raises(CollectError) as refused:
+    with pytest.raises(UsageError) as refused:
         await desk.collect(**options)
     because = f"{desk.output}: cannot be resumed because {reason.format(input=desk.input)}; "
     assert str(refused.value) == because + "pass --overwrite to start over, or another --output"
@@ -377,7 +378,7 @@ async def test_more_rows_are_added_as_tasks(desk: Desk, change: str) -> None:
     assert desk.run() == run
     assert read(desk.output)[:4] == before
     assert keys(desk.output) == [(task, rollout) for task in range(4) for rollout in range(2)]
-    with pytest.raises(CollectError, match="limit changed from nothing to 3; pass --overwrite"):
+    with pytest.raises(UsageError, match="limit changed from nothing to 3; pass --overwrite"):
         await desk.collect(num_repeats=2, limit=3)
 
 
@@ -486,10 +487,10 @@ async def test_changed_rows_and_fewer_repeats_are_refused_before_a_cluster_is_st
     desk.write_input([row("a"), row("b")])
     await desk.collect(num_repeats=2)
     desk.write_input([row("a"), row("c")])
-    with pytest.raises(CollectError, match="cannot be resumed because num_repeats changed from 2 to 1"):
+    with pytest.raises(UsageError, match="cannot be resumed because num_repeats changed from 2 to 1"):
         desk.plan(num_repeats=1).check()
     desk.write_input([row("c")])
-    with pytest.raises(CollectError, match=r"cannot be resumed because none of its rows is in \S*rows\.jsonl"):
+    with pytest.raises(UsageError, match=r"cannot be resumed because none of its rows is in \S*rows\.jsonl"):
         desk.plan(num_repeats=2).check()
 
 
@@ -497,7 +498,7 @@ async def test_a_run_without_its_rows_is_not_extended(desk: Desk) -> None:
     desk.write_input([row("a")])
     await desk.collect()
     desk.files.materialised.unlink()
-    with pytest.raises(CollectError, match=r"rollouts_materialized_inputs\.jsonl with its rows is gone"):
+    with pytest.raises(UsageError, match=r"rollouts_materialized_inputs\.jsonl with its rows is gone"):
         await desk.collect(num_repeats=2)
 
 
@@ -604,7 +605,7 @@ async def test_an_output_without_manifest_is_refused_and_left_alone(desk: Desk) 
     desk.write_input([row()])
     desk.output.parent.mkdir()
     desk.output.write_text("precious\n")
-    with pytest.raises(CollectError, match=r"cannot be resumed because rollouts_run\.json is not beside it"):
+    with pytest.raises(UsageError, match=r"cannot be resumed because rollouts_run\.json is not beside it"):
         await desk.collect()
     assert desk.content() == {"rollouts.jsonl": b"precious\n"}
 
@@ -626,7 +627,7 @@ async def test_overwrite_with_bad_input_leaves_the_old_run_alone(desk: Desk, con
     await desk.collect()
     before = desk.content()
     desk.input.write_bytes(content)
-    with pytest.raises((CollectError, RowError)):
+    with pytest.raises((UsageError, RowError)):
         await desk.collect(overwrite=True)
     assert desk.content() == before
     assert len(await desk.cluster.stored(desk.run())) == 1
@@ -683,9 +684,7 @@ async def test_rows_that_were_cut_or_doubled_can_be_made_again(desk: Desk) -> No
     await desk.collect()
     whole = desk.files.materialised.read_bytes()
     desk.files.materialised.write_bytes(whole[:-20])
-    with pytest.raises(
-        RunFileError, match=r"inputs\.jsonl:2: the line is not valid .*; delete this file, and the same"
-    ):
+    with pytest.raises(UsageError, match=r"inputs\.jsonl:2: the line is not valid .*; delete this file, and the same"):
         await desk.collect()
     for rest in (b"", whole[: whole.index(b"\n") + 1], whole + whole):
         desk.files.materialised.write_bytes(rest)
@@ -697,7 +696,7 @@ async def test_rows_that_were_cut_or_doubled_can_be_made_again(desk: Desk) -> No
 async def test_an_output_that_readers_would_decompress_is_refused(desk: Desk) -> None:
     desk.write_input([row()])
     desk.output = desk.output.with_name("rollouts.jsonl.gz")
-    with pytest.raises(CollectError, match=r"give a name that ends in \.jsonl"):
+    with pytest.raises(UsageError, match=r"give a name that ends in \.jsonl"):
         await desk.collect()
 
 
@@ -749,7 +748,7 @@ async def test_a_task_submitted_twice_has_one_outcome_and_one_model_call(desk: D
 @pytest.mark.usefixtures("no_patience")
 async def test_an_agent_that_is_not_running_is_named(desk: Desk) -> None:
     desk.write_input([row("a"), row(agent_ref={"name": "nobody"})])
-    with pytest.raises(CollectError, match=r"rows\.jsonl:2: no agent named 'nobody', which the row") as raised:
+    with pytest.raises(UsageError, match=r"rows\.jsonl:2: no agent named 'nobody', which the row") as raised:
         await desk.collect()
     assert "asker" in str(raised.value).partition("is running; running: ")[2].split(", ")
     assert desk.content() == {}
@@ -758,7 +757,7 @@ async def test_an_agent_that_is_not_running_is_named(desk: Desk) -> None:
 @pytest.mark.usefixtures("no_patience")
 async def test_an_agent_of_the_options_that_is_not_running_is_named_though_rows_name_others(desk: Desk) -> None:
     desk.write_input([row("a", agent_ref={"name": "asker"})])
-    with pytest.raises(CollectError, match=r"^--agent: no agent named 'absent' is running; running: "):
+    with pytest.raises(UsageError, match=r"^--agent: no agent named 'absent' is running; running: "):
         await desk.collect(agent="absent")
     assert desk.content() == {}
 
@@ -767,7 +766,7 @@ async def test_an_agent_of_the_options_that_is_not_running_is_named_though_rows_
 async def test_an_agent_that_ran_once_but_does_not_now_is_named(desk: Desk) -> None:
     await streams.ensure_agent(desk.cluster.js, "retired")
     desk.write_input([row(agent_ref={"name": "retired"})])
-    with pytest.raises(CollectError, match="no agent named 'retired', which the row names in `agent_ref`, is running"):
+    with pytest.raises(UsageError, match="no agent named 'retired', which the row names in `agent_ref`, is running"):
         await desk.collect()
 
 
@@ -862,13 +861,13 @@ async def test_a_row_that_no_message_can_hold_costs_itself(desk: Desk, monkeypat
 
 async def test_an_empty_input_is_refused(desk: Desk) -> None:
     desk.write_input([])
-    with pytest.raises(CollectError, match="has no rows"):
+    with pytest.raises(UsageError, match="has no rows"):
         await desk.collect()
     assert desk.content() == {}
 
 
 async def test_a_missing_input_is_refused(desk: Desk) -> None:
-    with pytest.raises(CollectError, match=r"input file .* not found"):
+    with pytest.raises(UsageError, match=r"input file .* not found"):
         await desk.collect()
 
 
@@ -884,7 +883,7 @@ async def test_bad_rows_are_named_by_file_and_line(desk: Desk) -> None:
 async def test_input_and_output_must_differ(desk: Desk) -> None:
     desk.write_input([row()])
     desk.output = desk.input
-    with pytest.raises(CollectError, match="the same file"):
+    with pytest.raises(UsageError, match="the same file"):
         await desk.collect()
 
 
@@ -893,7 +892,7 @@ async def test_the_files_of_a_run_are_not_its_input(desk: Desk) -> None:
     await desk.collect()
     before = desk.content()
     desk.input = desk.files.failures
-    with pytest.raises(CollectError, match=r"_failures\.jsonl belongs to the run at the output: choose another"):
+    with pytest.raises(UsageError, match=r"_failures\.jsonl belongs to the run at the output: choose another"):
         await desk.collect(overwrite=True)
     assert desk.content() == before
 
@@ -914,7 +913,7 @@ async def test_files_of_another_run_are_left_alone(desk: Desk, first: str, secon
     await desk.collect()
     before = desk.content()
     desk.output = desk.output.with_name(second)
-    with pytest.raises(CollectError, match=r"belongs to a run with another output than .*: choose another"):
+    with pytest.raises(UsageError, match=r"belongs to a run with another output than .*: choose another"):
         await desk.collect(overwrite=overwrite)
     assert desk.content() == before
 
@@ -923,21 +922,21 @@ async def test_files_of_another_run_are_left_alone(desk: Desk, first: str, secon
 async def test_a_name_that_is_not_utf_8_is_refused(desk: Desk, which: str) -> None:
     setattr(desk, which, desk.input.with_name(os.fsdecode(b"r\xe4.jsonl")))
     desk.write_input([row()])
-    with pytest.raises(CollectError, match=r"r\\udce4\.jsonl': the name of the file is not UTF-8"):
+    with pytest.raises(UsageError, match=r"r\\udce4\.jsonl': the name of the file is not UTF-8"):
         await desk.collect()
 
 
 async def test_an_output_that_is_a_folder_is_refused(desk: Desk) -> None:
     desk.write_input([row()])
     desk.output.mkdir(parents=True)
-    with pytest.raises(CollectError, match="is a folder"):
+    with pytest.raises(UsageError, match="is a folder"):
         await desk.collect()
 
 
 async def test_two_collections_cannot_write_the_same_files(desk: Desk) -> None:
     desk.write_input([row()])
     for output in (desk.output, desk.output.with_suffix("")):
-        with RunFiles(output).locked(), pytest.raises(RunFileError, match="another collection is writing"):
+        with RunFiles(output).locked(), pytest.raises(UsageError, match="another collection is writing"):
             await desk.collect()
     await desk.collect()
     assert keys(desk.output) == [(0, 0)]
@@ -1022,7 +1021,7 @@ async def test_tasks_that_wait_for_room_in_the_server_are_waited_for(
 @pytest.mark.parametrize("timeout_s", [0.0, -1.0, 1e9, float("nan")])
 async def test_a_time_limit_that_no_task_can_have_is_refused(desk: Desk, timeout_s: float) -> None:
     desk.write_input([row()])
-    with pytest.raises(CollectError, match="a rollout may take between 0 and"):
+    with pytest.raises(UsageError, match="a rollout may take between 0 and"):
         await desk.collect(rollout_timeout_s=timeout_s)
     assert desk.content() == {}
 
@@ -1043,7 +1042,7 @@ async def test_a_full_disk_is_told_plainly_and_the_next_start_continues(
 
     collection._publish = publish  # type: ignore[method-assign, assignment]
     try:
-        with pytest.raises(RunFileError, match=r"rollouts\.jsonl cannot be written: File too large"):
+        with pytest.raises(UsageError, match=r"rollouts\.jsonl cannot be written: File too large"):
             await collection.run()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
@@ -1055,7 +1054,7 @@ async def test_a_full_disk_is_told_plainly_and_the_next_start_continues(
 async def test_an_output_that_cannot_be_written_is_refused(desk: Desk) -> None:
     desk.write_input([row()])
     desk.output.parent.write_text("not a folder")
-    with pytest.raises(RunFileError, match=r"rollouts\.jsonl cannot be written: "):
+    with pytest.raises(UsageError, match=r"rollouts\.jsonl cannot be written: "):
         await desk.collect()
 
 

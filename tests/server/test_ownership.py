@@ -11,12 +11,13 @@ import httpx
 import nats
 import pytest
 
-from gymq.cluster.server import EmbeddedServer, ServerError, embedded, find_running, is_gone, silent_owner
+from gymq.cluster.server import EmbeddedServer, embedded, find_running, is_gone, silent_owner
+from gymq.errors import UsageError
 from tests.support.waiting import DEADLINE_S, until_answer
 
 
 async def test_a_second_owner_is_refused_and_told_who_has_the_store(store: Path, server: EmbeddedServer) -> None:
-    with pytest.raises(ServerError) as refusal:
+    with pytest.raises(UsageError) as refusal:
         await EmbeddedServer(store).start()
     assert str(store) in str(refusal.value)
     assert f"process {os.getpid()} " in str(refusal.value)
@@ -24,7 +25,7 @@ async def test_a_second_owner_is_refused_and_told_who_has_the_store(store: Path,
 
 
 async def test_a_refused_second_owner_does_not_disturb_the_first(store: Path, server: EmbeddedServer) -> None:
-    with pytest.raises(ServerError):
+    with pytest.raises(UsageError):
         await EmbeddedServer(store).start()
     assert await find_running(store) == server.url
 
@@ -160,7 +161,7 @@ async def test_a_server_that_gives_way_is_found_by_readers_only_and_ends_for_one
 
 async def test_a_server_that_gives_way_does_not_ask_another_one_to(store: Path) -> None:
     async with EmbeddedServer(store, gives_way=True) as reader:
-        with pytest.raises(ServerError, match="in use"):
+        with pytest.raises(UsageError, match="in use"):
             await EmbeddedServer(store, gives_way=True).start()
         assert await find_running(store, for_reading=True) == reader.url
 

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nats.aio.client import Client
 
-from gymq.cluster.server import EmbeddedServer, ServerError, find_running, redact
+from gymq.cluster.server import EmbeddedServer, find_running, redact
+from gymq.errors import UsageError
 
 from .monitoring import ask, password_of_monitor
 
@@ -120,7 +121,7 @@ async def test_each_start_has_another_password_for_the_monitor(store: Path) -> N
 async def test_a_damaged_password_file_is_refused_with_the_way_out(store: Path) -> None:
     async with EmbeddedServer(store):
         (store / "password").write_text('x" }')
-        with pytest.raises(ServerError, match="delete it"):
+        with pytest.raises(UsageError, match="delete it"):
             await find_running(store)
 
 

@@ -15,8 +15,9 @@ from gymq.bus import Bus
 from gymq.bus.weights import PushError, announce, push
 from gymq.cli.actions.weights import announce_to_cluster
 from gymq.data.materialise import MaterialiseOptions
+from gymq.errors import UsageError
 from gymq.runs.collection.collection import Collection
-from gymq.runs.collection.options import CollectError, CollectOptions
+from gymq.runs.collection.options import CollectOptions
 from gymq.runs.collection.plan import RunPlan
 from gymq.trainer import TrainerError, TrainingRun
 from gymq.trainer.adapting import Steps
@@ -91,7 +92,7 @@ async def test_a_collection_with_a_limit_is_refused_until_a_version_is_announced
         materialise=MaterialiseOptions(agent_name=world.name("asker")),
         max_staleness=0,
     )
-    with pytest.raises(CollectError, match="gymq weights announce VERSION --model policy_"):
+    with pytest.raises(UsageError, match="gymq weights announce VERSION --model policy_"):
         await Collection(bus, RunPlan(options)).run()
     assert await announce_to_cluster(world.name("policy"), "v0", [], "continue", 30.0, world.url) == 0
     assert (await Collection(bus, RunPlan(options)).run()).done == 1

@@ -8,10 +8,10 @@ from rich.console import Console
 from rich.table import Table
 
 from gymq.bus.credentials import password_file
-from gymq.cli.shared.errors import UsageError
 from gymq.cluster.server.address import bracketed
 from gymq.cluster.server.auth_config import ServerSettings, Tls
 from gymq.cluster.server.roles import Role
+from gymq.errors import UsageError
 from gymq.render import printable
 
 SERVER_FILE = "nats-server.conf"

@@ -16,7 +16,6 @@ import pydantic
 from gymq.authoring import first_problem
 from gymq.cli.actions.joined_cluster import ClusterStopped, check_served, noticing_its_end, run_joined
 from gymq.cli.shared.cluster import check_workers, cluster_url, open_bus
-from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.run_summary import RunSummary, print_older_rewards, summary_of
 from gymq.cli.shared.table import profile_table
 from gymq.config import Config
@@ -24,6 +23,7 @@ from gymq.config.unknown import CONCURRENCY
 from gymq.data.materialise import MaterialiseOptions
 from gymq.data.rows import RowError
 from gymq.data.run_files import ReportFiles
+from gymq.errors import UsageError
 from gymq.protocol.instances import Instance
 from gymq.protocol.messages import FailureClass
 from gymq.redaction import redact

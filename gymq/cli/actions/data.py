@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 
 from gymq.cli.shared.configuration import read_config, read_prompt
-from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.parameters import WorkerSources
 from gymq.config import Config
 from gymq.config.benchmarks import find_benchmark
@@ -24,6 +23,7 @@ from gymq.data.prompt import PromptError
 from gymq.data.rows import AGENT_REF, RowError
 from gymq.data.short_rows import complete_params
 from gymq.data.token_counts import token_counter
+from gymq.errors import UsageError
 from gymq.execution.loading.registry import WorkerNotFound, find_class, worker_names
 from gymq.render import counted, listing, listing_console, printable
 from gymq.resources import Resources, RowsWanted

@@ -13,7 +13,7 @@ from rich.text import Text
 from gymq.bus import Bus
 from gymq.bus.queue.dead_letters import DeadLetterEntry, DeadLetters
 from gymq.cli.shared.cluster import connected, running_url, stored_url
-from gymq.cli.shared.errors import UsageError
+from gymq.errors import UsageError
 from gymq.execution.requeue import NotRequeued, Requeuer, RequeueResult
 from gymq.protocol.codec import Decoder
 from gymq.protocol.messages import BadMessage, DeadLetter, Submission, Task

@@ -5,8 +5,8 @@ from __future__ import annotations
 from gymq.bus import Bus, streams
 from gymq.bus.queue.client import QueueClient
 from gymq.cli.shared.cluster import connected, require_run, stored_url
-from gymq.cli.shared.errors import UsageError
 from gymq.cluster.server.roles import OPERATOR
+from gymq.errors import UsageError
 from gymq.render import counted
 from gymq.runs.stored_runs import Runs
 

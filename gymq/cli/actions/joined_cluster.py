@@ -11,10 +11,10 @@ from datetime import UTC, datetime, timedelta
 from gymq.bus import Bus, BusError
 from gymq.bus.discovery import find_workers
 from gymq.cli.shared.cluster import STORE, ClusterAddress
-from gymq.cli.shared.errors import UsageError
 from gymq.cluster.server import is_gone
 from gymq.cluster.server.store import Store
 from gymq.config import Config, digest_of
+from gymq.errors import UsageError
 from gymq.redaction import redact
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.preflight import policies

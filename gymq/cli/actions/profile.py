@@ -18,11 +18,11 @@ from rich.text import Text
 from gymq.bus import Bus
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cli.shared.cluster import connected, require_run, running_url, stored_url
-from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.run_summary import print_older_rewards
 from gymq.cli.shared.table import field_table, profile_table, rate_table
 from gymq.data.run_files import ReportFiles, RunFiles
 from gymq.defaults import PASS_THRESHOLD
+from gymq.errors import UsageError
 from gymq.execution.services.profiler import CHECKPOINT_EVERY_S, last_profile, read_profile
 from gymq.protocol.messages import Outcome, Run
 from gymq.render import counted, listing_console, shown_classes, shown_environments

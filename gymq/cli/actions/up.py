@@ -13,13 +13,13 @@ from aiohttp import web
 
 from gymq.cli.shared.cluster import LOGS
 from gymq.cli.shared.configuration import check_instances
-from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.interfaces import interfaces
 from gymq.cli.shared.interrupts import until_interrupted
 from gymq.cluster.launch import Cluster
 from gymq.cluster.worker_process import raise_open_files
 from gymq.config import Config
 from gymq.defaults import ClusterPart
+from gymq.errors import UsageError
 from gymq.protocol.instances import Instance
 from gymq.redaction import redact
 from gymq.render import counted

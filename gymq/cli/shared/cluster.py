@@ -13,13 +13,13 @@ from typing import NamedTuple
 from gymq.bus import Bus, BusError, NoAnswer, NoServer, streams
 from gymq.bus.jetstream import Code, JetStreamError
 from gymq.cli.shared.configuration import check_instance, require_instances
-from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.interfaces import interfaces
 from gymq.cluster.launch import Cluster
 from gymq.cluster.server import EmbeddedServer, StoreInUseError, find_running, silent_owner
 from gymq.cluster.worker_process import WorkerFailed
 from gymq.config import Config, Instance, fingerprint
 from gymq.config.process_settings import process_variables
+from gymq.errors import UsageError
 from gymq.execution.loading.registry import WorkerNotFound
 from gymq.protocol.subjects import BadToken
 from gymq.render import say

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from gymq.authoring import OptionsError
-from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.interfaces import interfaces
 from gymq.cli.shared.parameters import WorkerSources
 from gymq.cluster.worker_process import build
@@ -29,7 +28,7 @@ from gymq.config.overrides import Override, from_option
 from gymq.config.sources import INITIAL, origin
 from gymq.config.unknown import check_keys
 from gymq.data.prompt import PromptError, RowPrompt
-from gymq.errors import did_you_mean
+from gymq.errors import UsageError, did_you_mean
 from gymq.execution.loading.implied import implied_overrides, published_rules
 from gymq.execution.loading.model_options import model_options
 from gymq.execution.loading.registry import WorkerNotFound, find_class

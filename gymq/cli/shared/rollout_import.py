@@ -14,7 +14,6 @@ import msgspec
 
 from gymq.bus import Bus
 from gymq.bus.queue.outcome_store import OutcomeStore
-from gymq.cli.shared.errors import UsageError
 from gymq.config import record_options
 from gymq.data.jsonl import JsonlError, JsonlFile, numbered_lines, parse_object
 from gymq.data.rows import (
@@ -33,7 +32,7 @@ from gymq.data.rows import (
 )
 from gymq.data.run_configuration import encode_configuration
 from gymq.data.run_files import Manifest, RunFiles
-from gymq.errors import GymqError
+from gymq.errors import GymqError, UsageError
 from gymq.protocol import subjects, token_forms
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import (

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.parameters import Sampling
 from gymq.config.sampling import check_sampling, sampling_overrides
 from gymq.data.rows import PARAMS
+from gymq.errors import UsageError
 
 
 def read_sampling(overrides: Sequence[str], options: Sampling) -> tuple[dict[str, Any], list[str]]:

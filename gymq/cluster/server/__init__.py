@@ -11,12 +11,11 @@ For one machine and one user. Its store folder holds everything:
 """
 
 from gymq.cluster.server.embedded import EmbeddedServer, find_running, is_gone, silent_owner
-from gymq.cluster.server.errors import ServerError, StoreInUseError
+from gymq.cluster.server.errors import StoreInUseError
 from gymq.redaction import redact
 
 __all__ = [
     "EmbeddedServer",
-    "ServerError",
     "StoreInUseError",
     "find_running",
     "is_gone",

@@ -4,7 +4,7 @@ import ipaddress
 import secrets
 import socket
 
-from gymq.cluster.server.errors import ServerError
+from gymq.errors import UsageError
 
 USER = "gymq"
 HOST = "127.0.0.1"  # This machine only: without TLS, the password would cross the network readable.
@@ -33,7 +33,7 @@ def free_port() -> int:
             except OSError:
                 continue
             return port
-    raise ServerError(f"No free port was found on {HOST} between {_FIRST_PORT} and {_LAST_PORT}.")
+    raise UsageError(f"No free port was found on {HOST} between {_FIRST_PORT} and {_LAST_PORT}.")
 
 
 def bracketed(host: str) -> str:

@@ -12,10 +12,11 @@ from typing import Self
 
 from gymq.cluster.server.address import HOST, bracketed, client_url, free_port
 from gymq.cluster.server.config import render_config
-from gymq.cluster.server.errors import PortTakenError, ServerError
+from gymq.cluster.server.errors import PortTakenError
 from gymq.cluster.server.probe import health_problem, read_info
 from gymq.cluster.server.process import ServerProcess, binary_version, find_binary
 from gymq.cluster.server.store import ServerRecord, Store
+from gymq.errors import UsageError
 
 log = logging.getLogger("gymq.server")
 
@@ -74,7 +75,7 @@ class EmbeddedServer:
 
     def _require_started(self) -> _Started:
         if self._started is None:
-            raise ServerError(f"The server of the store folder {self._store.folder} was not started.")
+            raise UsageError(f"The server of the store folder {self._store.folder} was not started.")
         return self._started
 
     async def start(self, deadline_s: float = 10.0) -> None:
@@ -84,11 +85,11 @@ class EmbeddedServer:
             deadline_s: how long that may take with an empty store; every GB in the store adds a minute.
 
         Raises:
-            ServerError: the store is in use or damaged, the port is taken, the disk is full, nats-server is missing or
+            UsageError: the store is in use or damaged, the port is taken, the disk is full, nats-server is missing or
                 too old, or the server is not ready in time. Nothing is left running then.
         """
         if self._started is not None and self._started.process.exit_status is None:
-            raise ServerError(f"The server of the store folder {self._store.folder} is already running.")
+            raise UsageError(f"The server of the store folder {self._store.folder} is already running.")
         begun = time.monotonic()
         binary = find_binary()
         version = binary_version(binary)
@@ -179,7 +180,7 @@ class EmbeddedServer:
         again. So the server is ended then.
 
         Raises:
-            ServerError: it was not started.
+            UsageError: it was not started.
         """
         process = self._require_started().process
         ended = asyncio.ensure_future(process.ended())
@@ -204,7 +205,7 @@ class EmbeddedServer:
         """End the server: it closes its files; after `deadline_s` it is killed. Does nothing if it does not run.
 
         Raises:
-            ServerError: it cannot even be killed, or its files cannot be reached any more.
+            UsageError: it cannot even be killed, or its files cannot be reached any more.
         """
         if self._started is None:
             return
@@ -225,7 +226,7 @@ async def find_running(store_dir: Path, *, for_reading: bool = False) -> str | N
         for_reading: whether a server counts that only shows what is stored, and gives way to those that do more.
 
     Raises:
-        ServerError: the store belongs to another user.
+        UsageError: the store belongs to another user.
     """
     store = Store(store_dir)
     record = store.read_record()
@@ -243,7 +244,7 @@ async def silent_owner(store_dir: Path) -> str | None:
     """Return the process whose server has this store and was not found by `find_running`; None: there is none.
 
     Raises:
-        ServerError: the store belongs to another user.
+        UsageError: the store belongs to another user.
     """
     store = Store(store_dir)
     record = store.read_record()
@@ -259,7 +260,7 @@ def is_gone(store_dir: Path, url: str) -> bool:
         url: as `find_running` returned it.
 
     Raises:
-        ServerError: the store belongs to another user.
+        UsageError: the store belongs to another user.
     """
     record = Store(store_dir).read_record()
     return record is None or not url.endswith(f"@{bracketed(record.host)}:{record.port}")

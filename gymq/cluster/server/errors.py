@@ -1,17 +1,13 @@
 """The errors of the embedded server."""
 
-from gymq.errors import GymqError
+from gymq.errors import UsageError
 
 
-class ServerError(GymqError):
-    """The server cannot be started, found or stopped. The message is for the user: what is wrong and what to do."""
-
-
-class StoreInUseError(ServerError):
+class StoreInUseError(UsageError):
     """Another process owns the store."""
 
 
-class PortTakenError(ServerError):
+class PortTakenError(UsageError):
     """Another program listens on `port`."""
 
     def __init__(self, port: int) -> None:

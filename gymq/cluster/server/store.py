@@ -15,7 +15,8 @@ import msgspec
 
 from gymq.cluster.server.address import is_loopback
 from gymq.cluster.server.config import LOG_FILE, LOG_MAX_BYTES
-from gymq.cluster.server.errors import ServerError, StoreInUseError
+from gymq.cluster.server.errors import StoreInUseError
+from gymq.errors import UsageError
 
 CONFIG_FILE = "nats-server.conf"
 _GRACE_S = 1.0  # a server whose owner was killed just now needs a moment to end
@@ -37,7 +38,7 @@ class ServerRecord(msgspec.Struct, frozen=True):
 
 
 class Store:
-    """Files of one store folder. Methods raise ServerError when the folder cannot be used."""
+    """Files of one store folder. Methods raise UsageError when the folder cannot be used."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder.absolute()
@@ -122,7 +123,7 @@ class Store:
         with self._checked(), contextlib.suppress(FileNotFoundError):
             password = self._password.read_text("ascii", "replace").strip()
             if not re.fullmatch(r"[\w-]{32,}", password, re.ASCII):
-                raise ServerError(
+                raise UsageError(
                     f"The file {self._password} is damaged: delete it, and the next start creates a new one."
                 )
             return password
@@ -147,12 +148,12 @@ class Store:
         """Return the bytes that JetStream may use: what it uses now and nine tenths of the free disk.
 
         Raises:
-            ServerError: the disk is full.
+            UsageError: the disk is full.
         """
         with self._checked():
             free = shutil.disk_usage(self.folder).free
         if free < _MIN_FREE_BYTES:
-            raise ServerError(
+            raise UsageError(
                 f"The disk of the store folder {self.folder} is full ({free >> 20} MiB free,"
                 f" {_MIN_FREE_BYTES >> 20} MiB are needed): make room or choose another folder."
             )
@@ -231,7 +232,7 @@ class Store:
         try:
             yield
         except OSError as error:
-            raise ServerError(
+            raise UsageError(
                 f"The store folder {self.folder} cannot be used ({error.strerror}: {error.filename or self.folder}):"
                 " choose a folder on a disk with room that you may write to."
             ) from error

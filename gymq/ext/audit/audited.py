@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from gymq.data.solutions import Action
+from gymq.errors import UsageError
 from gymq.ext.audit.gold import GoldRow, play
-from gymq.ext.audit.report import AuditError
 from gymq.failures import RolloutError
 from gymq.protocol.messages import FailureClass, ToolResult
 from gymq.redaction import redact
@@ -87,7 +87,7 @@ class AuditedEnvironment:
             await self._harness.__aenter__()
         except Exception as error:  # the author's `start` may raise anything
             said = str(error) if isinstance(error, RolloutError) else f"{type(error).__name__}: {error}"
-            raise AuditError(f"{self.name}: it cannot be started: {said}") from error
+            raise UsageError(f"{self.name}: it cannot be started: {said}") from error
         return self
 
     async def __aexit__(self, *details: object) -> None:
@@ -116,7 +116,7 @@ class AuditedEnvironment:
             timed: whether to record the time; the reply runs alone.
 
         Raises:
-            AuditError: no rule of the scripted judge fits a request.
+            UsageError: no rule of the scripted judge fits a request.
         """
         for number in range(1, TRIES + 1):
             started = time.monotonic()
@@ -152,7 +152,7 @@ class AuditedEnvironment:
         """Return the outcome of a response in a session.
 
         Raises:
-            AuditError: no rule of the scripted judge fits a request.
+            UsageError: no rule of the scripted judge fits a request.
         """
         try:
             verdict = await session.verify(row, response)
@@ -190,7 +190,7 @@ class AuditedEnvironment:
 
     def _failed(self, error: RolloutError, where: str) -> Outcome:
         if self._judge.unknown:
-            raise AuditError(
+            raise UsageError(
                 f"{self.name}, {where}: undecided without a judge: {self._judge.unknown[0]}; add a rule to "
                 "`judge` in data/gold.jsonl"
             )

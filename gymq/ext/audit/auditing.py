@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from gymq.config import Config, load
+from gymq.errors import UsageError
 from gymq.execution.loading.worker_source import WorkerSource, find_worker
 from gymq.ext.audit.audited import PLANTED_SECRET, AuditedEnvironment
 from gymq.ext.audit.checks import Checks
 from gymq.ext.audit.gold import read_gold
-from gymq.ext.audit.report import CHECKS, AuditError, AuditReport, check_names
+from gymq.ext.audit.report import CHECKS, AuditReport, check_names
 from gymq.processes import file_modules
 from gymq.protocol.instances import Kind
 from gymq.redaction import hide, names_secret
@@ -46,7 +47,7 @@ async def audit(
         on_check: called with the outcome of each check.
 
     Raises:
-        AuditError: the environment cannot be audited, or a check is undecided.
+        UsageError: the environment cannot be audited, or a check is undecided.
         WorkerNotFound, OptionsError, ConfigError, JsonlError
     """
     chosen = check_names(only)
@@ -82,7 +83,7 @@ def _found(environment: str, config: Config | None) -> tuple[WorkerSource, Confi
     if path.suffix not in (".yaml", ".yml"):
         return find_worker(environment, _KINDS), config
     if not path.is_file():
-        raise AuditError(f"{environment}: the file does not exist; name the configuration of a worker")
+        raise UsageError(f"{environment}: the file does not exist; name the configuration of a worker")
     source = find_worker(str(path.absolute().parent), _KINDS)
     return source, config or load([str(path.absolute()), str(_POLICY)], env_yaml=None)
 
@@ -109,6 +110,6 @@ def _mocked(source: WorkerSource, worker: Resources[Any]) -> AbstractAsyncContex
         return nullcontext()
     mocked = getattr(file_modules.load(source.mocks), "mocked", None)
     if mocked is None:
-        raise AuditError(f"{source.mocks}: there is no `mocked(worker)`; write an async context manager of this name")
+        raise UsageError(f"{source.mocks}: there is no `mocked(worker)`; write an async context manager of this name")
     found: AbstractAsyncContextManager[None] = mocked(worker)
     return found

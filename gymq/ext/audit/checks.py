@@ -11,13 +11,14 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from gymq.data.solutions import Action
+from gymq.errors import UsageError
 from gymq.ext.audit.audited import CHECK_S, REFUSALS, AuditedEnvironment, Outcome
 from gymq.ext.audit.behaviour import idle_session, malformed_rows, tools
 from gymq.ext.audit.families import Variant, is_taken, variants
 from gymq.ext.audit.gold import GoldRow
 from gymq.ext.audit.hostile import hostile_replies, repeated, tokens_of
 from gymq.ext.audit.load import LoopTimer, busy_neighbours, in_time, processor_s
-from gymq.ext.audit.report import REPLIES, AuditError
+from gymq.ext.audit.report import REPLIES
 from gymq.testing.report import UNDECIDED, Check, checked
 
 MAX_HELD_S = 1.0  # longest time that one callback may hold the event loop
@@ -84,7 +85,7 @@ class Checks:
             name: one of `gymq.testing.report.CHECKS`.
 
         Raises:
-            AuditError: it cannot be decided.
+            UsageError: it cannot be decided.
         """
         return await (self._replies(name) if name in REPLIES else self._by_name[name]())
 
@@ -96,7 +97,7 @@ class Checks:
         for number, row in enumerate(self._audited.gold):
             found = outcomes["gold", number, ""]
             if found.failure in UNDECIDED:
-                raise AuditError(
+                raise UsageError(
                     f"{row.where}: the correct reply is undecided: {found.message}; replace what the worker "
                     "asks elsewhere with `mocked` in tests/mocks.py beside it"
                 )

@@ -16,8 +16,9 @@ import msgspec
 from gymq.data.jsonl import JsonlFile
 from gymq.data.short_rows import whole_row
 from gymq.data.solutions import SOLUTION, Action, ActionCall, read_solution
+from gymq.errors import UsageError
 from gymq.execution.loading.worker_source import WorkerSource
-from gymq.ext.audit.report import FAMILIES, REPLIES, AuditError
+from gymq.ext.audit.report import FAMILIES, REPLIES
 from gymq.resources import Resources
 from gymq.resources.text_environment import TextEnvironment
 from gymq.testing.harness import HarnessSession
@@ -91,7 +92,7 @@ def read_gold(source: WorkerSource) -> list[GoldRow]:
     """Read the gold replies of a worker.
 
     Raises:
-        AuditError: they are missing, or one cannot be used.
+        UsageError: they are missing, or one cannot be used.
         JsonlError, RowError: a file cannot be read, or a row cannot be used.
     """
     examples = [] if source.examples is None else [json.loads(whole_row(line)) for line in JsonlFile(source.examples)]
@@ -101,7 +102,7 @@ def read_gold(source: WorkerSource) -> list[GoldRow]:
         numbered = ((f"{source.gold.name}:{number}", line) for number, line in enumerate(JsonlFile(source.gold), 1))
         found = [(where, _decoded(line, where)) for where, line in numbered]
     if not found:
-        raise AuditError(
+        raise UsageError(
             f"{source.name}: gold replies are missing; write some into data/gold.jsonl beside the worker, or give the "
             "rows of data/example.jsonl a `simulated_solution`"
         )
@@ -113,11 +114,11 @@ def _decoded(line: bytes, where: str) -> Gold:
     try:
         gold = msgspec.json.decode(line, type=Gold)
     except (msgspec.MsgspecError, RecursionError) as error:
-        raise AuditError(f"{where}: {error}") from None
+        raise UsageError(f"{where}: {error}") from None
     known = (*FAMILIES, *REPLIES)
     unknown = gold.may_pass.keys() - set(known)
     if unknown:
-        raise AuditError(f"{where}: `may_pass` names {', '.join(sorted(unknown))}; choose from {', '.join(known)}")
+        raise UsageError(f"{where}: `may_pass` names {', '.join(sorted(unknown))}; choose from {', '.join(known)}")
     return gold
 
 
@@ -127,7 +128,7 @@ def _of_examples(examples: list[dict[str, Any]]) -> list[tuple[str, Gold]]:
         try:
             actions = read_solution(row.get("responses_create_params", {}))
         except (msgspec.MsgspecError, RecursionError) as error:
-            raise AuditError(f"example.jsonl:{number}: metadata.{SOLUTION}: {error}") from None
+            raise UsageError(f"example.jsonl:{number}: metadata.{SOLUTION}: {error}") from None
         if actions is not None:
             found.append((f"example.jsonl:{number}", Gold(actions, number)))
     return found
@@ -139,13 +140,13 @@ def _with_row(where: str, gold: Gold, examples: list[dict[str, Any]], cls: type[
     elif 1 <= gold.row <= len(examples):
         row = examples[gold.row - 1]
     else:
-        raise AuditError(f"{where}: `row` is {gold.row}, but data/example.jsonl has {len(examples)} rows")
+        raise UsageError(f"{where}: `row` is {gold.row}, but data/example.jsonl has {len(examples)} rows")
     if issubclass(cls, TextEnvironment):
         gold = msgspec.structs.replace(gold, reply=[_as_step(action) for action in gold.actions])
     low, high = cls.reward_range
     reward = high if gold.reward is None else gold.reward
     if not math.isfinite(reward):
-        raise AuditError(f"{where}: the worker declares no `reward_range`; give the reply's `reward`")
+        raise UsageError(f"{where}: the worker declares no `reward_range`; give the reply's `reward`")
     return GoldRow(where, gold, row, reward, max(low, 0.0) if gold.floor is None else gold.floor)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 import msgspec
 
-from gymq.errors import GymqError
+from gymq.errors import UsageError
 from gymq.testing.report import Check
 
 # Replies that deserve no reward. An audit gives each of them to the rows of the gold replies.
@@ -43,10 +43,6 @@ CHECKS = (
 """All checks, in the order of the report."""
 
 
-class AuditError(GymqError):
-    """An environment cannot be audited; one sentence."""
-
-
 class AuditReport(msgspec.Struct):
     """The outcome of an audit."""
 
@@ -72,11 +68,11 @@ def check_names(only: Collection[str]) -> frozenset[str]:
     """Return the chosen names; by default all.
 
     Raises:
-        AuditError: one of them is unknown.
+        UsageError: one of them is unknown.
     """
     for name in only:
         if name not in CHECKS:
-            raise AuditError(
+            raise UsageError(
                 f"--only {name}: neither a check nor a reply has this name; choose from {', '.join(CHECKS)}"
             )
     return frozenset(only or CHECKS)

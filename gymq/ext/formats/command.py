@@ -8,9 +8,9 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from gymq.cli.shared.command import Command
-from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.parameters import StreamsUrl
 from gymq.defaults import PASS_THRESHOLD, TokenForm
+from gymq.errors import UsageError
 
 
 def export(

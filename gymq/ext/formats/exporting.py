@@ -13,8 +13,8 @@ from typing import TypeVar
 from gymq.bus import Bus
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cli.shared.cluster import connected, require_run, stored_url
-from gymq.cli.shared.errors import UsageError
 from gymq.defaults import TokenForm
+from gymq.errors import UsageError
 from gymq.execution.services.profiler import last_profile
 from gymq.ext.formats.mlflow import MlflowRun
 from gymq.ext.formats.run_report import RunReport

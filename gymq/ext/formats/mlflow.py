@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from gymq.ext.formats.run_report import COLUMNS, ExportError, RunReport, first_line
+from gymq.errors import UsageError
+from gymq.ext.formats.run_report import COLUMNS, RunReport, first_line
 from gymq.redaction import redact
 
 RUN_TAG = "gymq.run"
@@ -43,7 +44,7 @@ class MlflowRun:
             run: name of the run.
 
         Raises:
-            ExportError: mlflow is not installed, or its server does not answer or refuses.
+            UsageError: mlflow is not installed, or its server does not answer or refuses.
         """
         for name, value in _DEFAULTS.items():
             os.environ.setdefault(name, value)
@@ -52,9 +53,9 @@ class MlflowRun:
             from mlflow.entities import Metric, Param, RunTag
             from mlflow.exceptions import MlflowException
         except ImportError:
-            raise ExportError('mlflow is not installed: pip install "gymq[mlflow]"') from None
+            raise UsageError('mlflow is not installed: pip install "gymq[mlflow]"') from None
         if not experiment:
-            raise ExportError("--mlflow takes the name of an experiment")
+            raise UsageError("--mlflow takes the name of an experiment")
         self._metric, self._param, self._tag = Metric, Param, RunTag
         self._errors = (MlflowException, ImportError, OSError, ValueError)
         self._uri = redact(mlflow.get_tracking_uri())
@@ -64,7 +65,7 @@ class MlflowRun:
             self._experiment = known.experiment_id if known else self._client.create_experiment(experiment)
             found = self._client.search_runs([self._experiment], f"tags.`{RUN_TAG}` = '{run}'", max_results=1)
         except self._errors as error:
-            raise ExportError(f"MLflow at {self._uri} cannot take the run: {first_line(error)}") from None
+            raise UsageError(f"MLflow at {self._uri} cannot take the run: {first_line(error)}") from None
         self._run = found[0] if found else None
 
     def send(self, report: RunReport, outcomes: Path) -> str:
@@ -77,12 +78,12 @@ class MlflowRun:
             Where it is.
 
         Raises:
-            ExportError: it did not get there.
+            UsageError: it did not get there.
         """
         try:
             return self._send(report, outcomes)
         except self._errors as error:
-            raise ExportError(f"MLflow at {self._uri} did not take all of the run: {first_line(error)}") from None
+            raise UsageError(f"MLflow at {self._uri} did not take all of the run: {first_line(error)}") from None
 
     def _send(self, report: RunReport, outcomes: Path) -> str:
         client, name = self._client, report.record.run

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from gymq.errors import GymqError
 from gymq.protocol.messages import JUDGE_INPUT_TOKENS, JUDGE_OUTPUT_TOKENS, Failure, Outcome, Run, VerifiedRollout
 from gymq.redaction import redact
 from gymq.runs.outcome_fields import objects, params_of, question_of, readable_content, row_of
@@ -30,10 +29,6 @@ COLUMNS = (
 )
 
 _TOKENS = ("input_tokens", "output_tokens")
-
-
-class ExportError(GymqError):
-    """A run that could not be exported; one sentence."""
 
 
 class Point(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Any, Self
 from gymq.data.disk_index import DoneRollouts
 from gymq.data.jsonl import JsonlError, parse_object
 from gymq.data.rows import PARAMS, attempt_index
-from gymq.errors import GymqError
+from gymq.errors import UsageError
 from gymq.protocol.messages import Failure, Outcome, VerifiedRollout
 from gymq.protocol.tokens import TOKEN_FIELDS, to_json
 from gymq.redaction import redact
@@ -22,10 +22,6 @@ TOKENS_AT_ONCE = 1 << 20  # the same; a rollout of many calls has as many prompt
 
 _JSON_COLUMNS = ("row", "params", "output", "usage", "verdict")
 _JSON_STRING = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
-
-
-class TableError(GymqError):
-    """A table that cannot be written; one sentence."""
 
 
 class RunTableFile:
@@ -45,13 +41,13 @@ class RunTableFile:
             redacted: whether the file leaves this machine; texts in it are then passed through `redact`.
 
         Raises:
-            TableError: pyarrow is not installed, or the file cannot be created.
+            UsageError: pyarrow is not installed, or the file cannot be created.
         """
         try:
             import pyarrow  # type: ignore[import-untyped]
             from pyarrow import parquet
         except ImportError:
-            raise TableError(f'{path}: writing this needs pyarrow: pip install "gymq[datasets]"') from None
+            raise UsageError(f'{path}: writing this needs pyarrow: pip install "gymq[datasets]"') from None
         self._path = path
         self._redacted = redacted
         self._unfinished = path.with_name(f".{path.name}.unfinished")
@@ -64,7 +60,7 @@ class RunTableFile:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._writer = parquet.ParquetWriter(self._unfinished, self._schema, compression="zstd")
         except OSError as error:
-            raise TableError(f"{path} cannot be written: {error.strerror or error}") from None
+            raise UsageError(f"{path} cannot be written: {error.strerror or error}") from None
 
     def __enter__(self) -> Self:
         return self

@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from gymq.ext.formats.run_report import COLUMNS, ExportError, RunReport, first_line
+from gymq.errors import UsageError
+from gymq.ext.formats.run_report import COLUMNS, RunReport, first_line
 
 MAX_RETRIES = 3  # of one request; wandb's default is an hour of them
 
@@ -24,15 +25,15 @@ class WandbRun:
             run: name of the run.
 
         Raises:
-            ExportError: wandb is not installed, does not answer or refuses.
+            UsageError: wandb is not installed, does not answer or refuses.
         """
         try:
             import wandb
         except ImportError:
-            raise ExportError('wandb is not installed: pip install "gymq[wandb]"') from None
+            raise UsageError('wandb is not installed: pip install "gymq[wandb]"') from None
         entity, _, name = project.rpartition("/")
         if not name or "/" in entity:
-            raise ExportError(f"--wandb takes PROJECT or ENTITY/PROJECT, not {project!r}")
+            raise UsageError(f"--wandb takes PROJECT or ENTITY/PROJECT, not {project!r}")
         self._wandb = wandb
         settings = wandb.Settings(
             init_timeout=30.0,
@@ -54,9 +55,9 @@ class WandbRun:
                 project=name, entity=entity or None, id=run, name=run, resume="allow", settings=settings
             )
         except (wandb.Error, OSError, ValueError) as error:
-            raise ExportError(f"Weights & Biases cannot take the run: {first_line(error)}") from None
+            raise UsageError(f"Weights & Biases cannot take the run: {first_line(error)}") from None
         if self._run.disabled:
-            raise ExportError("wandb is disabled by WANDB_MODE; WANDB_MODE=offline writes files")
+            raise UsageError("wandb is disabled by WANDB_MODE; WANDB_MODE=offline writes files")
 
     def send(self, report: RunReport, outcomes: Path) -> str:
         """Write a report into the run and end it.
@@ -68,7 +69,7 @@ class WandbRun:
             Where it is.
 
         Raises:
-            ExportError: it did not get there.
+            UsageError: it did not get there.
         """
         wandb, run = self._wandb, self._run
         config: Any = run.config  # it has no types
@@ -87,5 +88,5 @@ class WandbRun:
             where = f"{run.settings.sync_dir}; `wandb sync` sends it on" if run.offline else str(run.url)
             run.finish()
         except (wandb.Error, OSError, ValueError) as error:
-            raise ExportError(f"Weights & Biases did not take all of the run: {first_line(error)}") from None
+            raise UsageError(f"Weights & Biases did not take all of the run: {first_line(error)}") from None
         return where

@@ -13,17 +13,13 @@ from typing import Any
 
 import msgspec
 
-from gymq.errors import GymqError
+from gymq.data.records import NotTrainable
 from gymq.protocol.tokens import GENERATION_FIELD, LOG_PROB_FIELD, PROMPT_FIELD
 from gymq.responses.errors import InvalidRequest, checked
 from gymq.responses.items import Item
 from gymq.responses.tokens import ROUTED_EXPERTS, token_fields
 
 _SCHEMA_VERSION = 1
-
-
-class NoTrainableChain(GymqError, ValueError):
-    """The captured calls do not form one sequence that is safe to train on."""
 
 
 class ModelCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -110,15 +106,15 @@ def project_response(built: Chains, model: str) -> Item:
     """Return the main chain as a Responses object whose items carry the tokens of their calls.
 
     Raises:
-        NoTrainableChain: there is no main chain, or it has no generated tokens.
+        NotTrainable: there is no main chain, or it has no generated tokens.
     """
     chain = built.main
     if chain is None:
-        raise NoTrainableChain("the captured model calls give no single chain that is safe to train on")
+        raise NotTrainable("the captured model calls give no single chain that is safe to train on")
     calls = [link.call for link in chain.links]
     generated = sum(len(call.generation_token_ids) for call in calls)
     if not generated:
-        raise NoTrainableChain("the captured model calls generated no tokens")
+        raise NotTrainable("the captured model calls generated no tokens")
     return {
         "id": f"proj-{calls[0].rollout_id}",
         "object": "response",

@@ -14,13 +14,13 @@ from gymq.authoring import first_problem
 from gymq.bus import Bus
 from gymq.bus.discovery import find_workers
 from gymq.cli.shared.cluster import LOGS, running_url
-from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.interrupts import until_interrupted
 from gymq.cluster import logs
 from gymq.cluster.server.address import bracketed
 from gymq.cluster.worker_process import raise_open_files
 from gymq.config import Config
 from gymq.config.sources import origin
+from gymq.errors import UsageError
 from gymq.ext.nemo_gym.bridge import Bridge
 from gymq.ext.nemo_gym.directory import config_of_workers, directory_of
 from gymq.ext.nemo_gym.settings import BridgeSettings, settings_of

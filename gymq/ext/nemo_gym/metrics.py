@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from gymq.errors import GymqError
+from gymq.errors import UsageError
 from gymq.ext.nemo_gym.context import Context
 from gymq.runs.overview import Overview, read_overview
 
@@ -24,21 +24,17 @@ NEEDS = "the setting `metrics` of the bridge needs a package: pip install 'gymq[
 _TOKENS = {"input_tokens": "input", "output_tokens": "output"}  # members of usage, and what they are called
 
 
-class MetricsMissing(GymqError):
-    """The package that metrics need is not installed; one sentence."""
-
-
 class MetricsRoutes:
     def __init__(self, context: Context) -> None:
         """Import the client library of Prometheus.
 
         Raises:
-            MetricsMissing: the library is not installed.
+            UsageError: the library is not installed.
         """
         try:
             import prometheus_client
         except ImportError:
-            raise MetricsMissing(NEEDS) from None
+            raise UsageError(NEEDS) from None
         self._context = context
         self._prometheus: Any = prometheus_client
 

@@ -14,12 +14,12 @@ from gymq.bus import Bus
 from gymq.bus.discovery import find_workers
 from gymq.bus.rpc.calls import Calls
 from gymq.cli.shared.cluster import connected, running_url
-from gymq.cli.shared.errors import UsageError
 from gymq.cluster.launch import Cluster
 from gymq.config import Config, Instance, load
 from gymq.config.assembled import POLICY, POLICY_KEYS, first_set, instance
 from gymq.config.overrides import from_option
 from gymq.config.process_settings import process_variables
+from gymq.errors import UsageError
 from gymq.ext.policy_check.findings import Finding, check_policy
 from gymq.ext.policy_check.reference import PolicyReference
 from gymq.ext.policy_check.source import LogProbSource, Unknown

@@ -9,8 +9,8 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from gymq.cli.shared.command import Command
-from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.parameters import ClusterUrl, ConfigFiles, Overrides, Repeated
+from gymq.errors import UsageError
 
 EXACT = 1e-4
 """Nats by which two calculations of a log prob in float32 may differ."""

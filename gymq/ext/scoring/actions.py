@@ -15,10 +15,10 @@ from rich.text import Text
 
 from gymq.bus.rpc.calls import Calls
 from gymq.cli.shared.cluster import STORE, connected
-from gymq.cli.shared.errors import UsageError
 from gymq.cluster.server import find_running
 from gymq.config import Config
 from gymq.data.run_files import RunFiles
+from gymq.errors import UsageError
 from gymq.execution.model_runner import BusModels
 from gymq.ext.scoring.score import ScoreOptions, ScoreSummary
 from gymq.ext.scoring.score import score as score_file

@@ -8,9 +8,9 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from gymq.cli.shared.command import Command
-from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.parameters import ConfigFiles, Count, NatsUrl, OptionalCount, Overrides, WorkerSources
 from gymq.defaults import SCORE_CONCURRENCY
+from gymq.errors import UsageError
 
 
 def score(

@@ -23,10 +23,11 @@ from gymq.data.rows import (
 )
 from gymq.data.run_files import RunFiles, failure_row, is_refused_row, output_row
 from gymq.defaults import PASS_THRESHOLD, SCORE_CONCURRENCY
+from gymq.errors import UsageError
 from gymq.failures import InvalidTask, RolloutError
 from gymq.protocol import token_forms
 from gymq.protocol.messages import FailureClass, Unresolved, Verified, VerifiedRollout
-from gymq.runs.local_verifiers import ScoreError, Verifiers, verify_again
+from gymq.runs.local_verifiers import Verifiers, verify_again
 from gymq.runs.rollout_lines import rollout_lines
 
 
@@ -105,7 +106,7 @@ async def score(
         on_progress: called with the number of rollouts done and of all.
 
     Raises:
-        ScoreError, RowError, JsonlError, ConfigError, WorkerNotFound, OptionsError: nothing was written.
+        UsageError, RowError, JsonlError, ConfigError, WorkerNotFound, OptionsError: nothing was written.
     """
     files = RunFiles(options.output)
     with _Rows() as rows:
@@ -138,12 +139,12 @@ class _Scoring:
             if entry.response is not None:
                 agents.setdefault(entry.agent, where)
         if not agents:
-            raise ScoreError(f"{self._options.rollouts} has no rollouts with a `response` that could be verified")
+            raise UsageError(f"{self._options.rollouts} has no rollouts with a `response` that could be verified")
         for agent, where in agents.items():
             try:
                 await self._verifiers.prepare(agent)
-            except ScoreError as error:
-                raise ScoreError(f"{where}: {error}") from None
+            except UsageError as error:
+                raise UsageError(f"{where}: {error}") from None
         return total
 
     async def lines(self) -> AsyncIterator[tuple[bytes, bool]]:
@@ -171,12 +172,12 @@ class _Scoring:
         head = decode_line(line, _Head, where)
         agent = head.agent_ref.name if head.agent_ref is not None else self._verifiers.only_agent
         if agent is None:
-            raise ScoreError(f"{where}: the rollout names no agent: it needs `{AGENT_REF}` with a `name`")
+            raise UsageError(f"{where}: the rollout names no agent: it needs `{AGENT_REF}` with a `name`")
         fields = parse_object(line)
         row = _row_of(fields) if self._options.inputs is None else self._rows.find(head)
         if row is None:
             key = (head.task_index, head.rollout_index)
-            raise ScoreError(f"{where}: {self._options.inputs} has no row of rollout {key}")
+            raise UsageError(f"{where}: {self._options.inputs} has no row of rollout {key}")
         return _Entry(line, head, agent, row, fields.get("response"))
 
     async def _renewed(self, entry: _Entry) -> tuple[bytes, bool]:

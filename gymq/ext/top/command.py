@@ -8,8 +8,8 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from gymq.cli.shared.command import Command
-from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.parameters import ServerUrl
+from gymq.errors import UsageError
 
 
 def top(

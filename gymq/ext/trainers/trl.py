@@ -145,7 +145,7 @@ class VerifierReward:
             resources: name of its instance.
 
         Raises:
-            ConfigError, WorkerNotFound, OptionsError, ScoreError: it cannot verify.
+            ConfigError, WorkerNotFound, OptionsError, UsageError: it cannot verify.
         """
         self.__name__ = resources  # TRL logs the reward under it
         self._verifiers = Verifiers(load([str(path) for path in config], []), models=_NoModels(), only=resources)

@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 from gymq.cli.shared.command import Command
-from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.parameters import LogLevel, NatsUrl, OptionalPort
+from gymq.errors import UsageError
 
 
 def view(

@@ -15,9 +15,9 @@ from typing import NamedTuple, NoReturn, Protocol
 from gymq.bus import Bus, streams
 from gymq.bus.jetstream import Code, JetStreamError
 from gymq.cli.shared.cluster import STORE
-from gymq.cluster.server import EmbeddedServer, ServerError, find_running, is_gone, silent_owner
+from gymq.cluster.server import EmbeddedServer, find_running, is_gone, silent_owner
 from gymq.cluster.server.store import Store
-from gymq.errors import GymqError
+from gymq.errors import GymqError, UsageError
 from gymq.execution.services.profiler import Profiler
 
 LOOK_EVERY_S = 0.5
@@ -110,7 +110,7 @@ class FollowedStore:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gymq-view-")))
         if STORE.is_dir():
             if shutil.disk_usage(folder).free < 2 * self._store.used_bytes():
-                raise ServerError(f"{folder.parent} has no room for a copy of the runs, so they cannot be shown now")
+                raise UsageError(f"{folder.parent} has no room for a copy of the runs, so they cannot be shown now")
             await asyncio.to_thread(shutil.copytree, STORE / "jetstream", folder / "jetstream" / "jetstream")
         server = await stack.enter_async_context(EmbeddedServer(folder / "jetstream"))
         return StoreBus(await stack.enter_async_context(_profiled_bus(server)), self._until_back, is_copy=True)

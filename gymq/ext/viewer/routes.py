@@ -53,7 +53,7 @@ class WebRoutes:
         """Prepare the routes.
 
         Raises:
-            TokenizerError: the tokenizer cannot be read.
+            UsageError: the tokenizer cannot be read.
         """
         self._context = context
         self._token_texts = None if context.tokenizer is None else TokenTexts(context.tokenizer)

@@ -6,16 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gymq.errors import GymqError
+from gymq.errors import UsageError
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 FILE = "tokenizer.json"
-
-
-class TokenizerError(GymqError):
-    """A tokenizer that cannot be used; one sentence."""
 
 
 class TokenTexts:
@@ -28,19 +24,19 @@ class TokenTexts:
             path: a `tokenizer.json` as models of Hugging Face have it, or the folder with it.
 
         Raises:
-            TokenizerError: it cannot be read, or the library is not installed.
+            UsageError: it cannot be read, or the library is not installed.
         """
         try:
             from tokenizers import Tokenizer
         except ImportError:
-            raise TokenizerError("showing tokens as text needs tokenizers: pip install 'gymq[viewer]'") from None
+            raise UsageError("showing tokens as text needs tokenizers: pip install 'gymq[viewer]'") from None
         file = path / FILE if path.is_dir() else path
         if not file.is_file():
-            raise TokenizerError(f"{file}: there is no such file; expected {FILE} of a model, or the folder with it")
+            raise UsageError(f"{file}: there is no such file; expected {FILE} of a model, or the folder with it")
         try:
             self._tokenizer: Tokenizer = Tokenizer.from_file(str(file))
         except Exception as error:  # the library raises nothing more specific
-            raise TokenizerError(f"{file} is not a tokenizer that can be read: {error}") from None
+            raise UsageError(f"{file} is not a tokenizer that can be read: {error}") from None
 
     def texts(self, ids: Sequence[int]) -> list[str]:
         """Return the text that each id adds; empty for one whose character ends in a later one, or that is unknown."""

@@ -11,10 +11,10 @@ from rich.console import Console
 from rich.text import Text
 
 from gymq.cli.shared.configuration import JUDGE_IN_CONFIG, read_config
-from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.parameters import WorkerSources
 from gymq.config import Config, ConfigError
 from gymq.config.assembled import POLICY
+from gymq.errors import UsageError
 from gymq.execution.loading.worker_source import WorkerSource
 from gymq.ext.workbench.worker_check import check_worker
 from gymq.render import STATUS_STYLES, print_prose, printable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gymq.cli.shared.errors import UsageError
+from gymq.errors import UsageError
 from gymq.ext.workbench.scaffold import TemplateName, make_worker
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.parameters import ConfigFiles, Repeated
+from gymq.errors import UsageError
 
 
 def test(

@@ -16,15 +16,14 @@ import msgspec
 
 from gymq.authoring import OptionsError
 from gymq.bus import Bus, BusError
-from gymq.cluster.child import LaunchError
 from gymq.cluster.launch import Cluster
-from gymq.cluster.server import ServerError
 from gymq.config import Config, ConfigError
 from gymq.data.datasets import Dataset
 from gymq.data.jsonl import JsonlError, JsonlFile
 from gymq.data.materialise import MaterialiseOptions
 from gymq.data.row_problems import RowProblems
 from gymq.data.rows import FAILURE_CLASS, FAILURE_MESSAGE, FAILURE_STAGE, RowError
+from gymq.errors import UsageError
 from gymq.execution.loading.registry import WorkerNotFound
 from gymq.execution.loading.worker_source import WorkerSource
 from gymq.ext.workbench.example_rows import ExampleRow, RowChecker, instances_under_test
@@ -33,7 +32,7 @@ from gymq.protocol.messages import FailureClass
 from gymq.render import counted
 from gymq.resources import Resources
 from gymq.runs.collection.collection import Collection
-from gymq.runs.collection.options import CollectError, CollectOptions
+from gymq.runs.collection.options import CollectOptions
 from gymq.runs.collection.own_solutions import unsolved_rows
 from gymq.runs.collection.plan import RunPlan
 from gymq.testing import Check, Harness, reply
@@ -193,7 +192,7 @@ async def _end_to_end(source: WorkerSource, config: Config, prompt_field: str | 
             ):
                 collection = Collection(bus, plan)
                 progress = await collection.run()
-        except (BusError, CollectError, JsonlError, LaunchError, RowError, ServerError) as error:
+        except (BusError, UsageError, JsonlError, RowError) as error:
             return Check(name, "failed", str(error))
         problems, notes = _failures(JsonlFile(collection.files.failures))
         unsolved = unsolved_rows(plan)

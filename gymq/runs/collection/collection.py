@@ -88,7 +88,7 @@ class Collection:
         """Collect until every rollout has an outcome.
 
         Raises:
-            CollectError, RowError, JsonlError, RunFileError: bad input; nothing was changed.
+            UsageError, RowError, JsonlError: bad input; nothing was changed.
             BusError: NATS was away for too long; starting the collection again resumes it.
         """
         with self.files.locked():

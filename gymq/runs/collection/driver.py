@@ -45,7 +45,7 @@ async def drive(
         The collection, at its end.
 
     Raises:
-        CollectError, RowError, JsonlError, RunFileError, BusError: as `Collection.run`; and what `opening` raises.
+        UsageError, RowError, JsonlError, BusError: as `Collection.run`; and what `opening` raises.
     """
     collection = None
     try:

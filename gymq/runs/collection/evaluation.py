@@ -164,7 +164,7 @@ async def acollect(
 
     Raises:
         ValueError, TypeError, ConfigError, WorkerNotFound, OptionsError: an argument cannot be used.
-        CollectError: the run cannot be started, or resumed, or the endpoint of a model refuses the first request.
+        UsageError: the run cannot be started, or resumed, or the endpoint of a model refuses the first request.
         RowError, JsonlError: none of the rows can be used.
     """
     limit = None if limit is None else _count("limit", limit)

@@ -12,7 +12,6 @@ import msgspec
 from gymq.data.materialise import MaterialiseOptions
 from gymq.data.run_changes import RecordedInstance
 from gymq.defaults import DEFAULT_WINDOW, TokenForm
-from gymq.errors import GymqError
 from gymq.execution.loading.worker_source import instance_name
 from gymq.protocol.messages import Priority
 from gymq.runs.collection.failure_limit import MaxFailures
@@ -34,10 +33,6 @@ ON_COMMAND_LINE = Wording()
 IN_PYTHON = Wording(
     "overwrite=True", "output", "repeats=", "max_failures=", "repeats", "the same call", "; pass prompt_field=NAME"
 )
-
-
-class CollectError(GymqError):
-    """A collection that cannot start or be resumed; one sentence."""
 
 
 @dataclass(frozen=True)

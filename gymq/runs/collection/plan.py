@@ -17,9 +17,10 @@ from gymq.data.rows import digest_without_task
 from gymq.data.run_changes import Change, changed_fields, changed_options
 from gymq.data.run_files import COMPRESSED, Manifest, RunFiles
 from gymq.defaults import MAX_TIMEOUT_S
+from gymq.errors import UsageError
 from gymq.protocol.instances import Instance
 from gymq.redaction import hide_options
-from gymq.runs.collection.options import CollectError, CollectOptions
+from gymq.runs.collection.options import CollectOptions
 from gymq.runs.collection.preflight import RowTypes, policies, probe_models
 from gymq.runs.collection.usable_rows import UsableRows
 
@@ -42,7 +43,7 @@ class RunPlan:
         """Plan a run.
 
         Raises:
-            RunFileError: the output is no name of a file.
+            UsageError: the output is no name of a file.
         """
         self.options = options
         self.files = RunFiles(options.output)
@@ -82,7 +83,7 @@ class RunPlan:
         """Check, before a cluster is started, that rows can be used and that a run that is there can be resumed.
 
         Raises:
-            CollectError, RowError, JsonlError, RunFileError
+            UsageError, RowError, JsonlError
         """
         try:
             with self.files.locked():
@@ -92,13 +93,13 @@ class RunPlan:
                 else:
                     self._check_rows_are_kept(manifest)
         except OSError as error:
-            raise CollectError(f"{error.filename or self.options.output}: {error.strerror}") from None
+            raise UsageError(f"{error.filename or self.options.output}: {error.strerror}") from None
 
     def earlier(self) -> Manifest | None:
         """Return the manifest of the run that is resumed, None if one begins, after a check of the files.
 
         Raises:
-            CollectError, RunFileError: something is missing or in the way.
+            UsageError: something is missing or in the way.
         """
         self.check_paths()
         if self.options.overwrite:
@@ -112,34 +113,32 @@ class RunPlan:
         """Check the names of what is read and written.
 
         Raises:
-            CollectError: something is missing or in the way.
+            UsageError: something is missing or in the way.
         """
         options, files = self.options, self.files
         if not 0 < options.rollout_timeout_s <= MAX_TIMEOUT_S:
-            raise CollectError(
+            raise UsageError(
                 f"a rollout may take between 0 and {MAX_TIMEOUT_S} seconds, not {options.rollout_timeout_s:g}"
             )
         for path in (options.input, options.output):
             if any("\ud800" <= letter <= "\udfff" for letter in str(path)):  # bytes that Python could not decode
-                raise CollectError(
-                    f"{str(path)!a}: the name of the file is not UTF-8, so it cannot be kept with the run"
-                )
+                raise UsageError(f"{str(path)!a}: the name of the file is not UTF-8, so it cannot be kept with the run")
         try:
             read = [file.resolve() for file in self.dataset.files]
         except DatasetError as error:
-            raise CollectError(str(error)) from None
+            raise UsageError(str(error)) from None
         if options.output.resolve() in read:
-            raise CollectError(f"input and output are the same file: {options.output}")
+            raise UsageError(f"input and output are the same file: {options.output}")
         if any(file.resolve() in read for file in files.all()):
-            raise CollectError(f"the input {options.input} belongs to the run at the output: choose another output")
+            raise UsageError(f"the input {options.input} belongs to the run at the output: choose another output")
         if options.input.is_dir() and options.output.resolve().is_relative_to(options.input.resolve()):
-            raise CollectError(f"the output {options.output} is in the input folder: choose another place")
+            raise UsageError(f"the output {options.output} is in the input folder: choose another place")
         if options.output.suffix in COMPRESSED:
-            raise CollectError(f"the output {options.output} would not be compressed: give a name that ends in .jsonl")
+            raise UsageError(f"the output {options.output} would not be compressed: give a name that ends in .jsonl")
         if options.output.is_dir():
-            raise CollectError(f"the output {options.output} is a folder: name a file in it")
+            raise UsageError(f"the output {options.output} is a folder: name a file in it")
         if shared := files.shared():
-            raise CollectError(
+            raise UsageError(
                 f"{shared} belongs to a run with another output than {options.output}: choose another name"
             )
 
@@ -150,7 +149,7 @@ class RunPlan:
             Sentences about changes that do not change what is asked, and the changes of the number of rollouts.
 
         Raises:
-            CollectError: a setting that determines the rollouts changed.
+            UsageError: a setting that determines the rollouts changed.
         """
         before, now = MaterialiseOptions().model_dump(mode="json") | manifest.settings, self.options.settings()
         fixed = [{name: value for name, value in given.items() if name not in RESIZING} for given in (before, now)]
@@ -200,7 +199,7 @@ class RunPlan:
         """Check that a run whose rows changed keeps some of them, and that no setting asks for fewer rollouts.
 
         Raises:
-            CollectError: it is to be another run.
+            UsageError: it is to be another run.
         """
         if known.num_missing and (smaller := [change for change in resized if _is_smaller(change)]):
             raise self.refusal(*smaller)
@@ -213,13 +212,13 @@ class RunPlan:
             change = change._replace(name=self.options.wording.num_repeats)
         return str(change)
 
-    def refusal(self, *reasons: Change | str) -> CollectError:
+    def refusal(self, *reasons: Change | str) -> UsageError:
         """Return the error of a run that cannot be resumed, with the first reasons."""
         shown = [self.shown(reason) for reason in reasons[:MAX_REASONS]]
         if len(reasons) > MAX_REASONS:
             shown.append(f"{len(reasons) - MAX_REASONS} more settings changed")
         wording = self.options.wording
-        return CollectError(
+        return UsageError(
             f"{self.options.output}: cannot be resumed because {' and '.join(shown)}; "
             f"pass {wording.overwrite} to start over, or another {wording.output}"
         )
@@ -237,7 +236,7 @@ class RunPlan:
         """Ask the endpoints of models once, as `probe_models`, unless all rollouts are there.
 
         Raises:
-            CollectError: as `probe_models`.
+            UsageError: as `probe_models`.
         """
         if not await asyncio.to_thread(self.has_all_rollouts):
             await probe_models(specs, report)

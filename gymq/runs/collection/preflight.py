@@ -15,13 +15,13 @@ from gymq.authoring import OptionsError, Worker
 from gymq.cluster.worker_process import WorkerFailed, build
 from gymq.config import Config
 from gymq.data.jsonl import parse_object
+from gymq.errors import UsageError
 from gymq.execution.loading.registry import WorkerNotFound
 from gymq.failures import InvalidTask, RolloutError
 from gymq.model import Model
 from gymq.protocol.instances import Instance
 from gymq.protocol.subjects import BadToken
 from gymq.resources import Resources
-from gymq.runs.collection.options import CollectError
 
 PROBE_S = 10.0  # for the answer to the first request of a model
 
@@ -106,7 +106,7 @@ async def probe_models(specs: Sequence[Instance], report: Callable[[str], None])
         report: called with sentences about endpoints that may only be slow or busy.
 
     Raises:
-        CollectError: an endpoint answers no request of this configuration.
+        UsageError: an endpoint answers no request of this configuration.
     """
     used = {name for spec in specs for name in _models_in(spec.options)}
     distinct: dict[tuple[str, bytes], Instance] = {}
@@ -128,7 +128,7 @@ async def _probe(spec: Instance) -> str:
         return ""  # the smallest request is none for this model
     except RolloutError as error:
         if error.curable:
-            raise CollectError(f"{spec.name}: {error.message}; nothing was submitted") from None
+            raise UsageError(f"{spec.name}: {error.message}; nothing was submitted") from None
         return f"{spec.name}: the first request was not answered: {error.message}; the run starts anyway"
     except TimeoutError:
         return f"{spec.name}: the first request was not answered within {PROBE_S:g} s; the run starts anyway"

@@ -12,7 +12,7 @@ from pathlib import Path
 from gymq.config.dataset_blocks import DatasetBlock
 from gymq.data.datasets import HUB, Dataset, hub
 from gymq.data.jsonl import JsonlError, JsonlFile, atomic_write, parse_object
-from gymq.errors import GymqError
+from gymq.errors import UsageError
 from gymq.extensions import extensions
 from gymq.processes.passed_environment import passed
 from gymq.sandbox import GIB, Limits, LocalSandbox, Program, ProgramResult, SandboxFailed, run_command
@@ -30,10 +30,6 @@ _RUNNER = Path(__file__).with_name("prepare_runner.py")
 _SPLITS = {"train": "train", "validation": "validation"}
 
 
-class PreparationError(GymqError):
-    """Rows that cannot be made ready; one sentence."""
-
-
 async def prepare(block: DatasetBlock, *, with_network: bool = False, again: bool = False) -> Path:
     """Make the rows of a block ready.
 
@@ -45,7 +41,7 @@ async def prepare(block: DatasetBlock, *, with_network: bool = False, again: boo
         The file of the rows.
 
     Raises:
-        PreparationError, ConfigError, DatasetError: the message says why they cannot be made.
+        UsageError, ConfigError, DatasetError: the message says why they cannot be made.
     """
     target = block.rows()
     if target.is_file() and not again:
@@ -56,7 +52,7 @@ async def prepare(block: DatasetBlock, *, with_network: bool = False, again: boo
             return _write(block, target, _rows_of_hub(block))
         script = block.script()
         if script is None:
-            raise PreparationError(
+            raise UsageError(
                 f"data set {block.name}: {block.file} does not exist, and the block has neither a `prepare_script` nor "
                 "a `source` of the type huggingface"
             )
@@ -65,7 +61,7 @@ async def prepare(block: DatasetBlock, *, with_network: bool = False, again: boo
             await (_run_here if with_network else _run_in_sandbox)(block, script.absolute(), made)
             return _write(block, target, JsonlFile(made))
     except (OSError, SandboxFailed) as error:
-        raise PreparationError(f"data set {block.name}: {error}") from None
+        raise UsageError(f"data set {block.name}: {error}") from None
 
 
 def _rows_of_hub(block: DatasetBlock) -> Iterator[bytes]:
@@ -85,11 +81,11 @@ def _write(block: DatasetBlock, target: Path, rows: Iterator[bytes] | JsonlFile)
             try:
                 parse_object(line)
             except JsonlError as error:
-                raise PreparationError(f"data set {block.name}: row {count + 1}: {error}") from None
+                raise UsageError(f"data set {block.name}: row {count + 1}: {error}") from None
             file.write(line if line.endswith(b"\n") else line + b"\n")
             count += 1
         if not count:
-            raise PreparationError(f"data set {block.name}: no rows were made")
+            raise UsageError(f"data set {block.name}: no rows were made")
     return target
 
 
@@ -128,4 +124,4 @@ def _check(block: DatasetBlock, script: Path, ended: ProgramResult, hint: str) -
     if ended.exit_status != 0 or ended.limit is not None:
         lines = ended.last_words.strip().splitlines()
         last = f": {lines[-1][:300]}" if lines else ""
-        raise PreparationError(f"data set {block.name}: {script} {ended.how}{last}{hint}")
+        raise UsageError(f"data set {block.name}: {script} {ended.how}{last}{hint}")

@@ -21,10 +21,10 @@ from gymq.data.rows import TASK_INDEX, decode_line
 from gymq.data.run_changes import Change
 from gymq.data.run_configuration import encode_configuration
 from gymq.data.run_files import Manifest, refused_row
+from gymq.errors import UsageError
 from gymq.protocol.messages import Run
 from gymq.render import counted
 from gymq.runs.collection.changed_rows import NewRows, carry_over, next_name
-from gymq.runs.collection.options import CollectError
 from gymq.runs.collection.plan import RunPlan
 from gymq.runs.collection.usable_rows import UsableRows
 from gymq.runs.older_rewards import agents_with_changed_verifier, rewards_of
@@ -54,13 +54,13 @@ class RunSetup:
         """Return that of the files found, extended if there are more rollouts now, or a new one with its rows.
 
         Raises:
-            CollectError, RowError, JsonlError, RunFileError: bad input; nothing was changed.
+            UsageError, RowError, JsonlError: bad input; nothing was changed.
             BusError
         """
         try:
             return await self._manifest()
         except OSError as error:
-            raise CollectError(f"{error.filename or self._files.output}: {error.strerror}") from None
+            raise UsageError(f"{error.filename or self._files.output}: {error.strerror}") from None
 
     async def _manifest(self) -> Manifest:
         earlier = self._plan.earlier()
@@ -73,7 +73,7 @@ class RunSetup:
         """Compare a run with the current options, and extend it by the rollouts that are new.
 
         Raises:
-            CollectError: a setting that determines the rollouts changed, or some rollouts are no longer requested.
+            UsageError: a setting that determines the rollouts changed, or some rollouts are no longer requested.
         """
         options = self._options
         not_asked, resized = self._plan.changes(earlier)
@@ -258,12 +258,12 @@ class RunSetup:
                 by_row = (
                     "" if agent == self._options.materialise.agent_name else ", which the row names in `agent_ref`,"
                 )
-                raise CollectError(f"{where}: no agent named {agent!r}{by_row} is running; running: {running}")
+                raise UsageError(f"{where}: no agent named {agent!r}{by_row} is running; running: {running}")
         if self._options.max_staleness is not None:
             try:
                 await check_known_to(self._bus, agents)
             except VersionsUnknown as error:
-                raise CollectError(str(error)) from None
+                raise UsageError(str(error)) from None
 
 
 @contextmanager

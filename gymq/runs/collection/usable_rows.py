@@ -10,10 +10,11 @@ from gymq.data.disk_index import EarlierRows
 from gymq.data.materialise import Materialisation
 from gymq.data.row_problems import RowProblems
 from gymq.data.rows import MaterialisedRow, RowError, digest_without_task
+from gymq.errors import UsageError
 from gymq.failures import InvalidTask
 from gymq.protocol import subjects
 from gymq.protocol.messages import MAX_BODY_BYTES
-from gymq.runs.collection.options import CollectError, CollectOptions
+from gymq.runs.collection.options import CollectOptions
 
 MAX_ROW_BYTES = MAX_BODY_BYTES - 64 * 1024  # of a row in its task, whose other fields are small
 
@@ -87,12 +88,12 @@ class UsableRows:
 
         Raises:
             RowError: they are not; the message has each kind of problem.
-            CollectError: there are no rows.
+            UsageError: there are no rows.
         """
         if self.problems.count and (self._options.strict_rows or not self.num_rollouts):
             raise RowError(self.problems.report(self._materialisation.num_lines))
         if not self.num_rollouts:
-            raise CollectError(f"{self._dataset.name} has no rows")
+            raise UsageError(f"{self._dataset.name} has no rows")
 
     def _refuse(self, line_number: int, problem: str) -> None:
         place = self._dataset.place(line_number)

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from gymq.ext.gateway.chains import NoTrainableChain, build_chains, project_response
+from gymq.data.records import NotTrainable
+from gymq.ext.gateway.chains import build_chains, project_response
 from gymq.responses import ResponsesError
 
 from ..refused import Refused
@@ -27,7 +28,7 @@ async def run(case_input: dict[str, Any]) -> dict[str, Any]:
     answer = {"chains": chains, "quarantined": built.quarantined, "notes": built.notes}
     try:
         return answer | {"response": project_response(built, MODEL)}
-    except NoTrainableChain as error:
+    except NotTrainable as error:
         return answer | {"response_error": str(error)}
 
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from gymq.errors import UsageError
 from gymq.ext.audit import checks
 from gymq.ext.audit.auditing import audit
-from gymq.ext.audit.report import AuditError
 
 RESOURCES = Path(__file__).parents[3] / "workers" / "resources"
 
@@ -174,7 +174,7 @@ async def test_a_judge_without_a_rule_is_no_decision(tmp_path):
     place = copied("text_to_sql", tmp_path)
     gold = place / "data" / "gold.jsonl"
     gold.write_text(gold.read_text().replace('{"say": "They differ. [[A!=B]]"}', '{"say": "", "if": "never"}'))
-    with pytest.raises(AuditError, match="undecided without a judge"):
+    with pytest.raises(UsageError, match="undecided without a judge"):
         await audit(str(place))
 
 
@@ -183,14 +183,14 @@ async def test_a_component_that_is_not_there_is_no_decision(tmp_path):
     (place / "tests" / "mocks.py").unlink()
     config = place / "config.yaml"
     config.write_text(config.read_text().replace("http://127.0.0.1:8000", "http://127.0.0.1:9"))
-    with pytest.raises(AuditError, match="the correct reply is undecided"):
+    with pytest.raises(UsageError, match="the correct reply is undecided"):
         await audit(str(place), only=["gold"])
 
 
 async def test_an_environment_without_right_replies_is_not_audited(tmp_path):
     place = copied("mcqa", tmp_path)
     (place / "data" / "gold.jsonl").unlink()
-    with pytest.raises(AuditError, match="gold replies are missing"):
+    with pytest.raises(UsageError, match="gold replies are missing"):
         await audit(str(place))
 
 
@@ -207,12 +207,12 @@ async def test_an_environment_without_right_replies_is_not_audited(tmp_path):
 async def test_a_bad_line_of_gold_is_refused(line, said, tmp_path):
     place = copied("mcqa", tmp_path)
     (place / "data" / "gold.jsonl").write_text(line + "\n")
-    with pytest.raises(AuditError, match=said):
+    with pytest.raises(UsageError, match=said):
         await audit(str(place))
 
 
 async def test_a_name_that_nothing_has_is_refused():
-    with pytest.raises(AuditError, match="--only noise: neither a check nor a reply has this name"):
+    with pytest.raises(UsageError, match="--only noise: neither a check nor a reply has this name"):
         await audit("mcqa", only=["gold", "noise"])
 
 

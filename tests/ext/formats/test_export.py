@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from gymq.cli.shared.errors import UsageError
-from gymq.data.run_files import RunFileError
+from gymq.errors import UsageError
 from gymq.ext.formats import table
 from gymq.ext.formats.command import export
 from gymq.ext.formats.exporting import export_file, export_trajectories
@@ -128,7 +127,7 @@ async def test_an_export_that_ends_early_leaves_nothing(
         if form == "jsonl"
         else export_trajectories(run, file, place.world.url, "atif")
     )
-    with pytest.raises(RunFileError, match=r"\.jsonl cannot be written: No space left"):
+    with pytest.raises(UsageError, match=r"\.jsonl cannot be written: No space left"):
         await exporting
     assert os.listdir(tmp_path) == []
 

@@ -16,11 +16,11 @@ import pytest
 
 from gymq.bus import Bus
 from gymq.bus.queue.outcome_store import OutcomeStore
-from gymq.cli.shared.errors import UsageError
+from gymq.errors import UsageError
 from gymq.ext.formats import run_report
 from gymq.ext.formats.command import export
 from gymq.ext.formats.mlflow import MlflowRun
-from gymq.ext.formats.run_report import COLUMNS, ExportError, RunReport
+from gymq.ext.formats.run_report import COLUMNS, RunReport
 from gymq.ext.formats.wandb import WandbRun
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
@@ -237,7 +237,7 @@ def test_a_run_of_wandb_that_is_resumed_gets_the_rest_of_the_curve(offline: Path
 
 @pytest.mark.parametrize("project", ["", "team/", "a/b/c"])
 def test_a_project_that_is_none_is_refused(offline: Path, project: str) -> None:
-    with pytest.raises(ExportError, match="PROJECT or ENTITY/PROJECT"):
+    with pytest.raises(UsageError, match="PROJECT or ENTITY/PROJECT"):
         WandbRun(project, "r")
 
 
@@ -247,13 +247,13 @@ def test_a_wandb_that_is_away_is_told(fresh: None, monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("WANDB_BASE_URL", f"http://127.0.0.1:{free_port('127.0.0.1')}")
     monkeypatch.setenv("WANDB_API_KEY", "0123456789" * 4)
     monkeypatch.setattr("gymq.ext.formats.wandb.MAX_RETRIES", 1)
-    with pytest.raises(ExportError, match=r"Weights & Biases cannot take the run: .*connection refused"):
+    with pytest.raises(UsageError, match=r"Weights & Biases cannot take the run: .*connection refused"):
         WandbRun("project", "r")
 
 
 def test_a_wandb_that_is_disabled_is_told(fresh: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("WANDB_MODE", "disabled")
-    with pytest.raises(ExportError, match="disabled by WANDB_MODE"):
+    with pytest.raises(UsageError, match="disabled by WANDB_MODE"):
         WandbRun("project", "r")
 
 
@@ -338,13 +338,13 @@ def test_more_figures_than_mlflow_takes_at_once_are_sent_in_parts(client: Any, t
 
 def test_an_mlflow_that_is_away_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     configure(monkeypatch, f"http://me:secret@127.0.0.1:{free_port('127.0.0.1')}")
-    with pytest.raises(ExportError, match=r"MLflow at http://\*\*\*@127.* cannot take the run: .*refused") as raised:
+    with pytest.raises(UsageError, match=r"MLflow at http://\*\*\*@127.* cannot take the run: .*refused") as raised:
         MlflowRun("experiment", "r")
     assert "secret" not in str(raised.value)
 
 
 def test_an_experiment_without_a_name_is_refused(client: Any) -> None:
-    with pytest.raises(ExportError, match="name of an experiment"):
+    with pytest.raises(UsageError, match="name of an experiment"):
         MlflowRun("", "r")
 
 
@@ -439,5 +439,5 @@ def test_a_package_that_is_missing_is_told(
 ) -> None:
     monkeypatch.setitem(sys.modules, package, None)
     target: dict[str, Any] = {package: "x"}
-    with pytest.raises(ExportError, match=rf'^{package} is not installed: pip install "gymq\[{package}\]"$'):
+    with pytest.raises(UsageError, match=rf'^{package} is not installed: pip install "gymq\[{package}\]"$'):
         export(run=stored, nats=shared_url, **target)

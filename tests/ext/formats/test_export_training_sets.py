@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from gymq.cli.shared.errors import UsageError
+from gymq.errors import UsageError
 from gymq.ext.formats.command import export
 from gymq.ext.formats.training_sets import MAX_WAITING, TrainingSet, TrainingSetFile
 from gymq.protocol.messages import Outcome

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gymq.ext.gateway.chains import Chains, NoTrainableChain, build_chains, project_response
+from gymq.data.records import NotTrainable
+from gymq.ext.gateway.chains import Chains, build_chains, project_response
 from gymq.responses import InvalidRequest
 from tests.responses.builders import captured
 
@@ -179,7 +180,7 @@ def test_one_request_alone_can_be_delivered() -> None:
     ],
 )
 def test_without_one_safe_chain_there_is_no_response(entries: list[dict[str, Any]], builder: str) -> None:
-    with pytest.raises(NoTrainableChain):
+    with pytest.raises(NotTrainable):
         response(*entries, builder=builder)
 
 

@@ -11,8 +11,8 @@ import aiohttp
 import pydantic
 import pytest
 
-from gymq.cli.shared.errors import UsageError
 from gymq.config import Config
+from gymq.errors import UsageError
 from gymq.ext.http.requests import connections_log
 from gymq.ext.http.server import PortTaken
 from gymq.ext.nemo_gym.directory import InstanceAddress

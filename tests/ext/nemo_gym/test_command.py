@@ -12,8 +12,8 @@ import aiohttp
 import pytest
 
 import gymq.ext.nemo_gym
-from gymq.cli.shared.errors import UsageError
 from gymq.config import Config
+from gymq.errors import UsageError
 from gymq.ext.nemo_gym.command import bridge
 from gymq.ext.nemo_gym.interface import check, serve
 from tests.support.ports import free_port

@@ -8,7 +8,7 @@ import pytest
 
 from gymq.bus import streams
 from gymq.bus.discovery import ServiceListing
-from gymq.ext.nemo_gym.metrics import MetricsMissing
+from gymq.errors import UsageError
 from tests.support.stored import Stored, failure, place, rollout, world
 from tests.support.world import World
 
@@ -80,5 +80,5 @@ async def test_without_the_package_a_sentence_says_what_to_install(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
-    with pytest.raises(MetricsMissing, match=r"pip install 'gymq\[observability\]'"):
+    with pytest.raises(UsageError, match=r"pip install 'gymq\[observability\]'"):
         await world.start_bridge(metrics=True)

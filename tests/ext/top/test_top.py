@@ -9,7 +9,7 @@ from rich.console import Console
 from gymq.bus import Bus
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.bus.streams import delete_run
-from gymq.cli.shared.errors import UsageError
+from gymq.errors import UsageError
 from gymq.ext.top.command import top
 from gymq.ext.top.screen import screen, show_once
 from gymq.protocol.messages import Run

@@ -15,11 +15,11 @@ import pytest
 
 from gymq.bus import Bus
 from gymq.bus.queue.outcome_store import OutcomeStore
-from gymq.cli.shared.errors import UsageError
 from gymq.cluster.launch import Cluster
 from gymq.config import load
 from gymq.data.records import Record
 from gymq.data.trainer_results import encode_result
+from gymq.errors import UsageError
 from gymq.ext.verifiers import env_server as server_module
 from gymq.ext.verifiers.env_server import EnvServer
 from gymq.ext.verifiers.serving import check_address

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from gymq.ext.viewer.token_texts import TokenizerError, TokenTexts
+from gymq.errors import UsageError
+from gymq.ext.viewer.token_texts import TokenTexts
 from gymq.ext.viewer.viewer import Viewer
 from gymq.testing import reply
 from tests.support.browser import browser, needs_browser
@@ -54,7 +55,7 @@ def test_each_id_has_its_text_and_a_character_of_several_ids_comes_with_the_last
 def test_a_tokenizer_that_cannot_be_read_is_named(tmp_path: Path, content: str | None, message: str) -> None:
     if content is not None:
         (tmp_path / "tokenizer.json").write_text(content)
-    with pytest.raises(TokenizerError, match=message):
+    with pytest.raises(UsageError, match=message):
         TokenTexts(tmp_path)
 
 

@@ -14,7 +14,6 @@ from gymq.cli.actions.collect import configured_window
 from gymq.cli.actions.data import blocks_of, collate
 from gymq.cli.actions.profile import profile_files
 from gymq.cli.shared.configuration import read_config
-from gymq.cli.shared.errors import UsageError
 from gymq.cli.shared.parameters import NOWHERE, OF_THE_ROWS
 from gymq.cli.shared.sampling import read_sampling
 from gymq.config import load
@@ -23,6 +22,7 @@ from gymq.config.overrides import Override, parse
 from gymq.config.schema import DEFAULT_HEAD_PORT
 from gymq.config.unknown import CONCURRENCY
 from gymq.data.run_files import ReportFiles
+from gymq.errors import UsageError
 from gymq.protocol.instances import KIND_OF
 from gymq.render import counted, say
 

@@ -15,7 +15,6 @@ import msgspec
 from gymq.cli.actions.collect import materialise_options
 from gymq.cli.actions.profile import profile_files
 from gymq.cli.shared.configuration import read_prompt
-from gymq.cli.shared.errors import UsageError
 from gymq.cluster.server.address import reachable
 from gymq.data.datasets import Dataset
 from gymq.data.failure_status import RowFailed
@@ -24,6 +23,7 @@ from gymq.data.materialise import Materialisation
 from gymq.data.rows import AGENT_REF, ROLLOUT_INDEX, TASK_INDEX, RowKey, decode_line
 from gymq.data.run_files import Appender
 from gymq.defaults import DEFAULT_WINDOW
+from gymq.errors import UsageError
 from gymq.ext.nemo_gym.client import Row, RowClient
 from gymq.redaction import hide, redact
 from gymq.render import counted, say

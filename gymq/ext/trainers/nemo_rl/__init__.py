@@ -73,7 +73,7 @@ class NemoGym:
         """Start or join the cluster; returns when it serves.
 
         Raises:
-            ConfigError, LaunchError, BusError, TrainerError: it says why it cannot.
+            ConfigError, UsageError, BusError, TrainerError: it says why it cannot.
         """
         tree = dict(self._cfg.get("initial_global_config_dict") or {})
         ours = dict(tree.pop(OURS, None) or {})

@@ -13,7 +13,7 @@ from pathlib import Path
 from string import Template
 from typing import Literal
 
-from gymq.errors import GymqError
+from gymq.errors import UsageError
 
 # Instances are called after the worker, and their names become parts of subjects.
 MAX_NAME = 40
@@ -50,10 +50,6 @@ _TAKEN = frozenset(  # names that the templates import or give
 )
 
 
-class ScaffoldError(GymqError):
-    """Files that cannot be created; one sentence."""
-
-
 def make_worker(name: str, parent: Path, *, template: TemplateName) -> list[Path]:
     """Write the files of a new worker into `parent / name`.
 
@@ -77,14 +73,14 @@ def make_worker(name: str, parent: Path, *, template: TemplateName) -> list[Path
     }
     taken = [str(path) for path in made if path.exists()]
     if taken:
-        raise ScaffoldError(f"choose another name, since files are not overwritten: {', '.join(taken)}")
+        raise UsageError(f"choose another name, since files are not overwritten: {', '.join(taken)}")
     try:
         for path, text in made.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             with path.open("x", encoding="utf-8") as file:
                 file.write(text)
     except OSError as error:
-        raise ScaffoldError(f"{error.filename or top} cannot be written: {error.strerror}") from None
+        raise UsageError(f"{error.filename or top} cannot be written: {error.strerror}") from None
     return list(made)
 
 
@@ -92,7 +88,7 @@ def _check_name(name: str) -> None:
     if not (name.isascii() and name.isidentifier() and not keyword.iskeyword(name) and len(name) <= MAX_NAME):
         similar = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")[:MAX_NAME]
         example = similar if similar.isidentifier() and not keyword.iskeyword(similar) else "my_env"
-        raise ScaffoldError(
+        raise UsageError(
             f"{name!r} cannot be the name of a worker: it must be a Python identifier of at most {MAX_NAME} letters, "
             f"digits and underscores, such as {example}"
         )
