@@ -31,6 +31,16 @@ CLOSE_S = 5.0  # in which the server can read what was written before its connec
 nats.aio.client.DEFAULT_BUFFER_SIZE = 256 << 10
 
 
+async def stop(connecting: asyncio.Task[Any]) -> None:
+    """Cancel a task that tries to connect, until it has ended.
+
+    Up to Python 3.11 `wait_for`, of which the client library is full, can swallow a cancellation.
+    """
+    while not connecting.done():
+        connecting.cancel()
+        await asyncio.sleep(0.01)
+
+
 class ReadListener:
     """A subscription's function that is called for each message where it is read, before the next one is."""
 
@@ -253,11 +263,9 @@ class MendedClient(Client):
             task = asyncio.current_task()
             if task is not None and task.cancelling():
                 raise
-        # Up to Python 3.11 `wait_for` can swallow a cancellation; the client would go on trying to connect for ever.
         reconnecting = self._reconnection_task
-        while reconnecting is not None and not reconnecting.done() and reconnecting is not asyncio.current_task():
-            reconnecting.cancel()
-            await asyncio.sleep(0.01)
+        if reconnecting is not None and reconnecting is not asyncio.current_task():
+            await stop(reconnecting)
 
 
 class TlsClient(MendedClient):

@@ -24,7 +24,7 @@ from nats.aio.msg import Msg as Msg
 from nats.aio.subscription import Subscription as Subscription
 
 from gymq.bus import credentials, library, tls, unguessable
-from gymq.bus.client import MendedClient, TlsClient
+from gymq.bus.client import MendedClient, TlsClient, stop
 from gymq.bus.errors import Denied, NoAnswer, NoResponders, NoServer, Refused, TooLarge
 from gymq.bus.large_bodies import LargeBodies
 from gymq.errors import BusError
@@ -116,7 +116,7 @@ class Connection:
         try:
             servers, login = credentials.login(credentials.url_of_role(url, self.role))
             options: dict[str, Any] = login if (context := tls.context(url)) is None else {**login, "tls": context}
-            await asyncio.wait_for(
+            connecting = asyncio.create_task(
                 self._nc.connect(
                     servers,
                     **options,
@@ -133,9 +133,13 @@ class Connection:
                     pending_size=OUTAGE_BUFFER_BYTES,
                     flush_timeout=FLUSH_TIMEOUT_S,
                     drain_timeout=30,
-                ),
-                timeout_s,
+                )
             )
+            try:
+                async with asyncio.timeout(timeout_s):
+                    await asyncio.shield(connecting)
+            finally:
+                await stop(connecting)
         except Refused as error:
             raise type(error)(f"cannot connect to NATS at {redact(url)}: {error}") from None
         except nats.errors.Error as error:

@@ -35,10 +35,14 @@ def computed(marker: str) -> dict[int, int]:
     return {pid: int(stat(pid)[11]) + int(stat(pid)[12]) for pid in alive(marker)}
 
 
+def are_stopped(marker: str) -> bool:
+    return [stat(pid)[0] for pid in alive(marker)] == ["T"] * 3
+
+
 async def all_stopped(marker: str) -> dict[int, int]:
     """As `computed`, when all three processes with the marker are stopped."""
     for _ in range(1200):
-        if [stat(pid)[0] for pid in alive(marker)] == ["T"] * 3:
+        if are_stopped(marker):
             return computed(marker)
         await asyncio.sleep(0.05)
     raise AssertionError([stat(pid)[0] for pid in alive(marker)])
@@ -90,7 +94,9 @@ async def test_nothing_of_a_session_computes_between_its_steps(sandbox: LocalSan
     assert (await session.run(code, 60)).success
     stopped = await all_stopped(marker)
     assert (await other.run("sum(range(10**6))", 60)).success
-    assert computed(marker) == stopped
+    assert are_stopped(marker)
+    # A process that a busy machine interrupted on its way into the stop counts a tick more when it arrives.
+    assert all(ticks - stopped[pid] <= 1 for pid, ticks in computed(marker).items())
     assert (await session.run("import time\ntime.sleep(0.5)", 60)).success
     assert sum((await all_stopped(marker)).values()) > sum(stopped.values())
     await session.close()
