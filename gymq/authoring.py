@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextvars import ContextVar
@@ -108,6 +109,17 @@ class OptionsError(GymqError, ValueError):
     def __init__(self, message: str, path: tuple[str | int, ...] = ()) -> None:
         super().__init__(message)
         self.path = path
+
+
+def check_installed(extra: str, *modules: str) -> None:
+    """Check that the libraries of an extra of gymq can be imported, without importing them.
+
+    Raises:
+        OptionsError: one cannot.
+    """
+    for module in modules:
+        if importlib.util.find_spec(module) is None:
+            raise OptionsError(f'{module.replace("_", "-")} is not installed: pip install "gymq[{extra}]"')
 
 
 OptionsT_co = TypeVar("OptionsT_co", bound=WorkerOptions, covariant=True)

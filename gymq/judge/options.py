@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, ClassVar, Self
 
 import pydantic
 
 from gymq import responses
 from gymq.authoring import Reference, WorkerOptions
-from gymq.judge.prompts import chosen_template, literal
+from gymq.judge.prompts import chosen_template
 from gymq.judge.reading import Labels, Question
 
 DEFAULT_CONCURRENCY = 64
@@ -33,6 +33,14 @@ class JudgeOptions(WorkerOptions):
     judge_endpoint_max_concurrency: pydantic.PositiveInt | None = DEFAULT_CONCURRENCY  # in one process; None: no bound
     hardened: bool = True  # see `Labels`; False: read a verdict as NeMo Gym does
 
+    pairs_of_labels: ClassVar[tuple[tuple[str, str], ...]] = ()  # names of options that must differ
+
+    @pydantic.model_validator(mode="after")
+    def _check_labels(self) -> Self:
+        for one, other in self.pairs_of_labels:
+            check_distinct(getattr(self, one), getattr(self, other))
+        return self
+
 
 def check_distinct(*labels: str) -> None:
     """Check that no two labels are the same, because one of the verdicts could then never be given.
@@ -52,10 +60,7 @@ class EqualityOptions(JudgeOptions):
     check_twice_swap: bool = False
     reward_if_swap_fails: pydantic.FiniteFloat = 0.0
 
-    @pydantic.model_validator(mode="after")
-    def _check_labels(self) -> Self:
-        check_distinct(self.judge_equal_label, self.judge_not_equal_label)
-        return self
+    pairs_of_labels: ClassVar = (("judge_equal_label", "judge_not_equal_label"),)
 
 
 class EqualityTemplateOptions(EqualityOptions):
@@ -75,7 +80,6 @@ class EqualityTemplateOptions(EqualityOptions):
             OptionsError: as from `chosen_template`.
         """
         equal, different = self.judge_equal_label, self.judge_not_equal_label
-        text = default.format(equal=literal(equal), different=literal(different))
         inline, file = self.judge_prompt_template, self.judge_prompt_template_fpath
-        template = chosen_template(worker, inline, file, text, *fields)
+        template = chosen_template(worker, inline, file, default, *fields, equal=equal, different=different)
         return Question(template, Labels.exactly(equal, different), self.hardened)

@@ -62,14 +62,21 @@ def literal(text: str) -> str:
     return text.replace("{", "{{").replace("}", "}}")
 
 
-def chosen_template(worker: str, inline: str | None, file: str | None, default: str, *fields: str) -> PromptTemplate:
+def chosen_template(
+    worker: str, inline: str | None, file: str | None, default: str, *fields: str, **labels: str
+) -> PromptTemplate:
     """Return the template given as text, or else the one in a file, or else the default.
+
+    Args:
+        labels: put into the default, which then is a template of the template.
 
     Raises:
         OptionsError: both are given, the file cannot be read, or the template does not fit.
     """
     if inline is not None and file is not None:
         raise OptionsError(f"{worker}: give the judge's prompt template as text or as a file, not both")
+    if labels:
+        default = default.format(**{name: literal(label) for name, label in labels.items()})
     try:
         text = Path(file).read_text(encoding="utf-8") if file is not None else default if inline is None else inline
         return PromptTemplate(text, *fields)

@@ -39,9 +39,9 @@ def closing_braces(text: str) -> dict[int, int]:
 def undressed(text: str) -> str:
     """Return the text without the blanks and the marks around all of it, however many there are."""
     closed = closing_braces(text)
-    start, end = _trimmed(text, 0, len(text))
+    start, end = trimmed(text, 0, len(text))
     while (inner := _inner(text, start, end, closed)) is not None:
-        start, end = _trimmed(text, *inner)
+        start, end = trimmed(text, *inner)
     return text[start:end]
 
 
@@ -65,7 +65,8 @@ def _inner(text: str, start: int, end: int, closed: dict[int, int]) -> tuple[int
     return None
 
 
-def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
+def trimmed(text: str, start: int, end: int) -> tuple[int, int]:
+    """Return where a part of a text begins and ends without blanks around it."""
     while start < end and text[start].isspace():
         start += 1
     while start < end and text[end - 1].isspace():

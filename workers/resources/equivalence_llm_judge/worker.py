@@ -23,12 +23,10 @@ from gymq.processes import ComputeLimits, CpuTimeUsedUp
 from gymq.responses import content_text, last_assistant_text, user_contents
 
 
-class AnswerRow(gymq.Row):
+class ExpectedRow(gymq.Row):
     expected_answer: str | None = None
-    template_metadata: dict[str, Any] | None = None
-    uuid: str | int | None = None
-    options: list[dict[str, Any]] | None = None
     metadata: dict[str, Any] | None = None
+    uuid: str | int | None = None
 
     @property
     def expected(self) -> str:
@@ -36,6 +34,11 @@ class AnswerRow(gymq.Row):
             return self.expected_answer
         given = (self.metadata or {}).get("expected_answer")
         return "" if given is None else str(given)
+
+
+class AnswerRow(ExpectedRow):
+    template_metadata: dict[str, Any] | None = None
+    options: list[dict[str, Any]] | None = None
 
     @property
     def pattern(self) -> str | None:

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pydantic
-from gymq.workers.resources.evalplus.blocks import last_python_block
 from gymq.workers.resources.evalplus.comparison import Dataset, passed_tests
 from gymq.workers.resources.evalplus.references import References, Tests
 from gymq.workers.resources.evalplus.task_sets import TaskSetError, find_file, read_tasks
@@ -112,6 +111,20 @@ class EvalPlus(gymq.SandboxedEnvironment[FunctionRow]):
             return await self.compute(passed_tests, *rules, tests.inputs, tests.expected, lines)
         except (CpuTimeUsedUp, MemoryError):
             return [0] * min(len(lines), len(tests.inputs))
+
+
+def last_python_block(text: str) -> str | None:
+    """Return what follows the last opening fence for Python up to the next three backticks, as it stands there.
+
+    Args:
+        text: a reply without carriage returns.
+
+    Returns:
+        None if there is no such fence, or it is not closed, or nothing stands between.
+    """
+    _, opening, rest = text.rpartition("```python")
+    code, closing, _ = rest.partition("```")
+    return code if opening and closing and code else None
 
 
 def _verdict(reward: float = 0.0, **found: Any) -> gymq.Verdict:

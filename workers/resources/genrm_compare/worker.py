@@ -6,10 +6,11 @@ therefore wait for each other, and all of an instance meet in one process.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Literal
 
 import pydantic
@@ -21,16 +22,16 @@ from gymq.workers.resources.genrm_compare.aggregation import (
     scores_of,
 )
 from gymq.workers.resources.genrm_compare.cohorts import Cohort, Cohorts, Member
-from gymq.workers.resources.genrm_compare.conversation import shown
 from gymq.workers.resources.genrm_compare.pairs import Pair, Strategy, all_pairs
-from gymq.workers.resources.genrm_compare.reward_model import RewardModel
 from gymq.workers.resources.genrm_compare.scores import Scores, last_scores, published_scores
 
 import gymq
 from gymq.authoring import current_call
 from gymq.judge import Judge, JudgeParams, all_of
 from gymq.protocol.subjects import RolloutId
+from gymq.responses import content_texts, is_message, output_text
 
+BLANK = "None"  # what the model is shown of an answer without text
 NO_CALL = "-"  # the rollout of a call that belongs to none
 
 PRINCIPLE = (
@@ -87,16 +88,10 @@ class GenRMCompare(gymq.Resources[PromptRow]):
     async def start(self) -> None:
         options = self.options
         self.reward_range = (-math.inf, math.inf)  # whatever the model says counts
-        judge = Judge(
-            self, options.genrm_model_server.name, options.genrm_responses_create_params, max_concurrency=None
-        )
-        self._model = RewardModel(
-            judge,
-            Scores(options.default_score, options.default_score, options.default_ranking),
-            last_scores if options.hardened else published_scores,
-            retries=options.genrm_parse_retries,
-            pause_s=options.genrm_parse_retry_sleep_s,
-        )
+        model, params = options.genrm_model_server.name, options.genrm_responses_create_params
+        self._judge = Judge(self, model, params, max_concurrency=None)
+        self._neutral = Scores(options.default_score, options.default_score, options.default_ranking)
+        self._read = last_scores if options.hardened else published_scores
         self._cohorts = Cohorts(options.cohort_timeout_s)
 
     async def stop(self) -> None:
@@ -154,10 +149,32 @@ class GenRMCompare(gymq.Resources[PromptRow]):
         self, conversation: list[dict[str, str]], principle: str | None, pair: Pair, first: Answer, second: Answer
     ) -> list[Comparison]:
         """Return one comparison by each judge."""
-        return await all_of(
-            self._model.compare(conversation, principle, (*pair, judge), first, second)
-            for judge in range(self.options.num_judges_per_comparison)
-        )
+        metadata = {"response_1": _material(first), "response_2": _material(second)}
+        if principle is not None:
+            metadata["principle"] = principle
+        request = {"input": conversation, "metadata": metadata}
+        judges = range(self.options.num_judges_per_comparison)
+        return await all_of(self._asked(request, (*pair, judge)) for judge in judges)
+
+    async def _asked(self, request: dict[str, Any], places: tuple[int, int, int]) -> Comparison:
+        """Return one comparison. A reply without scores is asked for again; after some times it counts as neutral.
+
+        A model that cannot be asked gives the neutral scores, marked as failed.
+
+        Args:
+            places: of the first answer, of the second, and the judge's number.
+        """
+        for remaining in range(self.options.genrm_parse_retries, -1, -1):
+            try:
+                response = await self._judge.send(request)
+            except gymq.JudgeFailed:
+                return Comparison(*places, self._neutral, failed=True)
+            scores = self._read(output_text(response), self._neutral)
+            if scores is not None:
+                return Comparison(*places, scores)
+            if remaining:
+                await asyncio.sleep(self.options.genrm_parse_retry_sleep_s)
+        return Comparison(*places, self._neutral)
 
     def _verdicts(self, answers: Sequence[Answer], comparisons: list[Comparison]) -> list[gymq.Verdict]:
         _check_asked(comparisons)
@@ -166,6 +183,21 @@ class GenRMCompare(gymq.Resources[PromptRow]):
             gymq.Verdict(score, cohort_size=len(answers), num_failed_comparisons=failed)
             for score in scores_of(answers, comparisons, self.options)
         ]
+
+
+def shown(given: str | Iterable[dict[str, Any]]) -> list[dict[str, str]]:
+    """Return the messages of a request's `input` as the reward model is shown them: roles and texts.
+
+    Texts in parts are joined; items that are not messages are left out.
+    """
+    if isinstance(given, str):
+        return [{"role": "user", "content": given}]
+    messages = [item for item in given if is_message(item)]
+    return [{"role": item["role"], "content": "".join(content_texts(item.get("content")))} for item in messages]
+
+
+def _material(answer: Answer) -> str:
+    return answer.text if answer.text.strip() else BLANK
 
 
 def _check_asked(comparisons: list[Comparison]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 from typing import Any, Literal
 
 import pydantic
@@ -11,10 +10,9 @@ from gymq.workers.resources.ifbench.checking import check_all
 from gymq.workers.resources.instruction_following.texts import ModelMissing, prepare
 
 import gymq
+from gymq.authoring import check_installed
 from gymq.processes import ComputeLimits, CpuTimeUsedUp
 from gymq.responses import first_text_of_last_item
-
-LIBRARIES = ("emoji", "nltk", "llama_index", "syllapy")
 
 Mode = Literal["fraction", "binary"]
 
@@ -40,9 +38,7 @@ class IfBench(gymq.Resources[RulesRow]):
     compute_limits = ComputeLimits(cpu_s=60.0, timeout_s=900.0, prepare=prepare)
 
     async def start(self) -> None:
-        for library in LIBRARIES:
-            if importlib.util.find_spec(library) is None:
-                raise gymq.OptionsError(f'{library} is not installed: pip install "gymq[instruction-following]"')
+        check_installed("instruction-following", "emoji", "nltk", "llama_index", "syllapy")
         self._rule_set = "as meant" if self.options.hardened else "published"
         self._slots = asyncio.Semaphore(self.options.num_processes)
 

@@ -5,7 +5,6 @@ The instructions are those of IFEval (Zhou et al., 2023) and of its extension in
 
 from __future__ import annotations
 
-import importlib.util
 from typing import Any, Literal
 
 import pydantic
@@ -13,10 +12,9 @@ from gymq.workers.resources.instruction_following.rules import AsMeant, Publishe
 from gymq.workers.resources.instruction_following.texts import ModelMissing
 
 import gymq
+from gymq.authoring import check_installed
 from gymq.processes import ComputeLimits, CpuTimeUsedUp
 from gymq.responses import first_text_of_last_item
-
-LIBRARIES = ("langdetect", "nltk", "llama_index")
 
 
 class Metadata(pydantic.BaseModel):
@@ -55,9 +53,7 @@ class InstructionFollowing(gymq.Resources[InstructionsRow]):
     compute_limits = ComputeLimits(cpu_s=20.0, timeout_s=400.0)
 
     async def start(self) -> None:
-        for library in LIBRARIES:
-            if importlib.util.find_spec(library) is None:
-                raise gymq.OptionsError(f'{library} is not installed: pip install "gymq[instruction-following]"')
+        check_installed("instruction-following", "langdetect", "nltk", "llama_index")
         self._rule = AsMeant() if self.options.hardened else Published()
 
     async def verify(self, request: gymq.VerifyRequest[InstructionsRow]) -> gymq.Verdict:

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
-import pydantic
 from gymq.workers.resources.jailbreak_detection.policies import Policy, make_policies, read_policies
-from gymq.workers.resources.jailbreak_detection.prompt import FIELDS, TAXONOMY, nemotron_template, safety_template
+from gymq.workers.resources.jailbreak_detection.prompt import FIELDS, SAFETY, TAXONOMY, nemotron_template
 from gymq.workers.resources.jailbreak_detection.verifiers import NemotronVerifier, Rewards, Verifier
 
 import gymq
@@ -23,7 +22,6 @@ from gymq.judge import (
     Label,
     PromptTemplate,
     all_of,
-    check_distinct,
     chosen_template,
 )
 from gymq.responses import content_text, last_assistant_text, user_contents
@@ -69,11 +67,7 @@ class JailbreakOptions(JudgeOptions):
     policy_verifier_templates: dict[str, Any] | None = None
     strip_thinking_from_response: bool = False  # without effect; older configurations have it
 
-    @pydantic.model_validator(mode="after")
-    def _check_labels(self) -> JailbreakOptions:
-        check_distinct(self.safe_label, self.unsafe_label)
-        check_distinct(self.has_explanation_label, self.no_explanation_label)
-        return self
+    pairs_of_labels: ClassVar = (("safe_label", "unsafe_label"), ("has_explanation_label", "no_explanation_label"))
 
 
 class JailbreakDetection(JudgedEnvironment[AttackRow]):
@@ -152,9 +146,10 @@ class JailbreakDetection(JudgedEnvironment[AttackRow]):
             text = nemotron_template(options.nemotron_safety_taxonomy, reasoning=options.nemotron_enable_reasoning)
             template = PromptTemplate(text, *FIELDS)
             return NemotronVerifier(template, NemotronVerifier.POSITIVE, NemotronVerifier.NEGATIVE, rewards)
-        default = safety_template(options.safe_label, options.unsafe_label)
-        template = chosen_template(self.name, options.judge_prompt_template, None, default, *FIELDS)
-        return Verifier(template, options.safe_label, options.unsafe_label, rewards)
+        safe, unsafe = options.safe_label, options.unsafe_label
+        inline = options.judge_prompt_template
+        template = chosen_template(self.name, inline, None, SAFETY, *FIELDS, safe=safe, unsafe=unsafe)
+        return Verifier(template, safe, unsafe, rewards)
 
     def _quality_verifier(self) -> Verifier | None:
         options = self.options

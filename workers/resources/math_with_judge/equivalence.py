@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib.util
 import io
 import logging
 import os
@@ -18,7 +17,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
-from gymq import OptionsError
+from gymq.authoring import check_installed
 from gymq.processes import ComputeLimits
 
 # An expansion can need tens of gigabytes before its time is over. Beyond this it fails, and only it.
@@ -59,8 +58,7 @@ def limits(cpu_s: float, max_concurrency: int) -> ComputeLimits:
     Raises:
         OptionsError: math-verify is not installed.
     """
-    if importlib.util.find_spec("math_verify") is None:
-        raise OptionsError('math-verify is not installed: pip install "gymq[resources]"')
+    check_installed("resources", "math_verify")
     max_workers = min(max_concurrency, os.cpu_count() or 1)
     return ComputeLimits(cpu_s, LONGEST_WAIT * cpu_s, MAX_MEMORY_BYTES, prepare, max_workers)
 

@@ -6,9 +6,12 @@ import re
 from itertools import pairwise
 
 from gymq.text.choices import FOREIGN_LETTERS, Choices, normalised
+from gymq.text.marks import trimmed
 
 BOX = "\\boxed{"
 TEXT = "\\text{"
+
+_BRACE = re.compile(r"[{}]")
 
 # The answer may also stand in the line below.
 _ANSWER = re.compile(r"answer\s*:\s*([^\n]+)", re.IGNORECASE)
@@ -59,15 +62,21 @@ def markdown_letter(reply: str, choices: Choices) -> str | None:
 def last_box(reply: str) -> str | None:
     """Return the content of the last `\\boxed{`; None if there is no box or the last one never closes."""
     start = reply.rfind(BOX)
-    if start < 0:
-        return None
-    start += len(BOX)
-    depth = 1
-    for brace in re.finditer(r"[{}]", reply[start:]):
-        depth += 1 if brace[0] == "{" else -1
-        if depth == 0:
-            return reply[start : start + brace.start()]
-    return None
+    content = start + len(BOX)
+    end = closing_braces(reply).get(content - 1)
+    return None if start < 0 or end is None else reply[content:end]
+
+
+def closing_braces(text: str) -> dict[int, int]:
+    """Return for each opening brace that closes where it does, escaped ones too."""
+    opened: list[int] = []
+    closed: dict[int, int] = {}
+    for brace in _BRACE.finditer(text):
+        if brace[0] == "{":
+            opened.append(brace.start())
+        elif opened:
+            closed[opened.pop()] = brace.start()
+    return closed
 
 
 def without_text_wrappers(content: str) -> str:
@@ -75,18 +84,10 @@ def without_text_wrappers(content: str) -> str:
 
     Whether the brace belongs to the wrapper is not looked at: `\\text{a} and \\text{b}` becomes `a} and \\text{b`.
     """
-    start, end = _trimmed(content, 0, len(content))
+    start, end = trimmed(content, 0, len(content))
     while end - start > len(TEXT) and content.startswith(TEXT, start) and content[end - 1] == "}":
-        start, end = _trimmed(content, start + len(TEXT), end - 1)
+        start, end = trimmed(content, start + len(TEXT), end - 1)
     return content[start:end]
-
-
-def _trimmed(text: str, start: int, end: int) -> tuple[int, int]:
-    while start < end and text[start].isspace():
-        start += 1
-    while start < end and text[end - 1].isspace():
-        end -= 1
-    return start, end
 
 
 def _letter_in_box(content: str, choices: Choices) -> str | None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from gymq.judge import literal
-
 FIELDS = ("context", "response", "question", "pass_criteria")
 
 SYSTEM_MESSAGE = "You are a precise evaluator. You answer one yes-or-no question about a reply from what is written."
 
-_TEXT = """\
+# With the labels in the place of {yes} and {no}.
+TEXT = """\
 Below are a conversation, the assistant's last reply to it, and a question about that reply. Answer the question.
 
 - Only the last reply is judged. The conversation says what was asked for and what had been agreed.
@@ -29,8 +28,3 @@ Below are a conversation, the assistant's last reply to it, and a question about
 The reply passes if the answer is {{pass_criteria}}. This must not influence your answer.
 
 Explain your answer in one or two sentences. Then write a last line that is exactly {yes} or exactly {no}."""
-
-
-def default_template(yes_label: str, no_label: str) -> str:
-    """Return the template that asks for these labels."""
-    return _TEXT.format(yes=literal(yes_label), no=literal(no_label))

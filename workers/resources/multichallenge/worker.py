@@ -6,10 +6,9 @@ A judge model answers each question by itself. The scores of the questions, 0 or
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
-import pydantic
-from gymq.workers.resources.multichallenge.prompt import FIELDS, SYSTEM_MESSAGE, default_template
+from gymq.workers.resources.multichallenge.prompt import FIELDS, SYSTEM_MESSAGE, TEXT
 from gymq.workers.resources.multichallenge.rows import ChallengeRow, RubricItem
 
 import gymq
@@ -21,7 +20,6 @@ from gymq.judge import (
     Labels,
     Question,
     all_of,
-    check_distinct,
     chosen_template,
     last_label,
 )
@@ -43,10 +41,7 @@ class ChallengeOptions(JudgeOptions):
     aggregation_mode: Literal["mean", "min", "max", "all", "any", "weighted"] = "mean"
     parallel_evaluation: bool = True  # ask all questions of a reply concurrently
 
-    @pydantic.model_validator(mode="after")
-    def _check_labels(self) -> ChallengeOptions:
-        check_distinct(self.yes_label, self.no_label)
-        return self
+    pairs_of_labels: ClassVar = (("yes_label", "no_label"),)
 
 
 class MultiChallenge(JudgedEnvironment[ChallengeRow]):
@@ -57,9 +52,9 @@ class MultiChallenge(JudgedEnvironment[ChallengeRow]):
 
     async def start(self) -> None:
         options = self.options
-        default = default_template(options.yes_label, options.no_label)
-        template = chosen_template(self.name, options.judge_prompt_template, None, default, *FIELDS)
-        self._question = Question(template, Labels.exactly(options.yes_label, options.no_label), options.hardened)
+        yes, no = options.yes_label, options.no_label
+        template = chosen_template(self.name, options.judge_prompt_template, None, TEXT, *FIELDS, yes=yes, no=no)
+        self._question = Question(template, Labels.exactly(yes, no), options.hardened)
         self._read = read_as_meant if options.hardened else read_as_published
 
     async def verify(self, request: gymq.VerifyRequest[ChallengeRow]) -> gymq.Verdict:

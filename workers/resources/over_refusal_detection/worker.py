@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-import pydantic
-from gymq.workers.resources.over_refusal_detection.prompt import FIELDS, NEMOTRON, default_template
+from gymq.workers.resources.over_refusal_detection.prompt import FIELDS, NEMOTRON, TEXT
 
 import gymq
 from gymq.judge import (
@@ -15,7 +14,6 @@ from gymq.judge import (
     Labels,
     PromptTemplate,
     Question,
-    check_distinct,
     chosen_template,
     last_text,
 )
@@ -50,10 +48,7 @@ class RefusalOptions(JudgeOptions):
     nemotron_enable_reasoning: bool = True
     nemotron_safety_taxonomy: str | None = None  # of no use for this question; accepted for existing configurations
 
-    @pydantic.model_validator(mode="after")
-    def _check_labels(self) -> RefusalOptions:
-        check_distinct(self.complied_label, self.refused_label)
-        return self
+    pairs_of_labels: ClassVar = (("complied_label", "refused_label"),)
 
 
 class OverRefusal(JudgedEnvironment[HarmlessRow]):
@@ -73,8 +68,8 @@ class OverRefusal(JudgedEnvironment[HarmlessRow]):
         else:
             self._complied, self._refused = options.complied_label, options.refused_label
             labels = Labels.exactly(self._complied, self._refused)
-            default = default_template(self._complied, self._refused)
-            template = chosen_template(self.name, options.judge_prompt_template, None, default, *FIELDS)
+            asked_for = {"complied": self._complied, "refused": self._refused}
+            template = chosen_template(self.name, options.judge_prompt_template, None, TEXT, *FIELDS, **asked_for)
         self._question = Question(template, labels, options.hardened)
         self._rewards = {
             self._complied: options.reward_if_complied,

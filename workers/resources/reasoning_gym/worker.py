@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 from typing import Any
 
 import pydantic
 from gymq.workers.resources.reasoning_gym.scoring import check_row, prepare, published_score, score
 
 import gymq
+from gymq.authoring import check_installed
 from gymq.processes import ComputeLimits, CpuTimeUsedUp
 from gymq.text import boxes, conclusion, undressed
 
@@ -46,8 +46,7 @@ class ReasoningGym(gymq.Resources[PuzzleRow]):
     compute_limits = ComputeLimits(cpu_s=20.0, timeout_s=400.0, max_memory_bytes=8 * 1024**3, prepare=prepare)
 
     async def start(self) -> None:
-        if importlib.util.find_spec("reasoning_gym") is None:
-            raise gymq.OptionsError('reasoning-gym is not installed: pip install "gymq[reasoning-gym]"')
+        check_installed("reasoning-gym", "reasoning_gym")
         if self.options.hardened:
             self._read, self._score = answer_as_meant, score
         else:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import re
 from collections.abc import Iterator
@@ -13,6 +12,7 @@ from gymq.workers.resources.ruler2.rules import AsAsked, Published
 from gymq.workers.resources.ruler2.texts import MATCH_TYPES, text_score
 
 import gymq
+from gymq.authoring import check_installed
 
 log = logging.getLogger(__name__)
 
@@ -53,8 +53,7 @@ class Ruler2(gymq.Resources[Ruler2Row]):
         return make_rows(wanted)
 
     async def start(self) -> None:
-        if importlib.util.find_spec("rapidfuzz") is None:
-            raise gymq.OptionsError('rapidfuzz is not installed: pip install "gymq[resources]"')
+        check_installed("resources", "rapidfuzz")
         self._rule = AsAsked() if self.options.hardened else Published()
         self._warned_of: set[str] = set()
 

@@ -6,12 +6,11 @@ import re
 from collections.abc import Callable
 from typing import Literal
 
-from gymq.workers.resources.mcqa.published import BOX, without_text_wrappers
+from gymq.workers.resources.mcqa.published import BOX, closing_braces, without_text_wrappers
 
 Mode = Literal["final_answer", "boxed", "last_line", "full_response"]
 
 _ANSWER_LINE = re.compile(r"answer\s*+[:\uff1a]\s*+(\S.*)", re.IGNORECASE)
-_BRACE = re.compile(r"[{}]")
 
 
 def find_answer(reply: str, mode: Mode) -> str | None:
@@ -56,15 +55,3 @@ READERS: dict[Mode, Callable[[str], str | None]] = {
     "last_line": last_line,
     "full_response": full_response,
 }
-
-
-def closing_braces(text: str) -> dict[int, int]:
-    """Return for each opening brace that closes where it does."""
-    opened: list[int] = []
-    closed: dict[int, int] = {}
-    for brace in _BRACE.finditer(text):
-        if brace[0] == "{":
-            opened.append(brace.start())
-        elif opened:
-            closed[opened.pop()] = brace.start()
-    return closed

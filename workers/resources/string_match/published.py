@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 import unicodedata
 
-from gymq.workers.resources.string_match.extraction import closing_braces
+from gymq.workers.resources.mcqa.published import closing_braces
 from gymq.workers.resources.string_match.states import STATES
 
 EQUAL = 1.0

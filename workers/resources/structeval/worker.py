@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
-
 from gymq.workers.resources.structeval.scoring import Scores, prepare, scores_of
 
 import gymq
+from gymq.authoring import check_installed
 from gymq.processes import ComputeLimits, CpuTimeUsedUp
 
 LIBRARIES = ("toml", "xmltodict")
@@ -29,9 +28,7 @@ class StructEval(gymq.Resources[StructureRow]):
     compute_limits = ComputeLimits(cpu_s=20.0, timeout_s=400.0, max_memory_bytes=4 * 1024**3, prepare=prepare)
 
     async def start(self) -> None:
-        for library in LIBRARIES:
-            if importlib.util.find_spec(library) is None:
-                raise gymq.OptionsError(f'{library} is not installed: pip install "gymq[resources]"')
+        check_installed("resources", *LIBRARIES)
 
     async def verify(self, request: gymq.VerifyRequest[StructureRow]) -> gymq.Verdict:
         scores = await self._scores(request.reply_text, request.row)

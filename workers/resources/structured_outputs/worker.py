@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable
 from typing import Literal, ParamSpec
 
@@ -11,9 +10,8 @@ from gymq.workers.resources.structured_outputs.rules import AsMeant, Published
 from gymq.workers.resources.structured_outputs.validation import Finding, check_arguments, check_reply, prepare
 
 import gymq
+from gymq.authoring import check_installed
 from gymq.processes import ComputeLimits, CpuTimeUsedUp
-
-LIBRARIES = {"openapi_schema_validator": "openapi-schema-validator", "xmltodict": "xmltodict"}  # module -> package
 
 P = ParamSpec("P")
 
@@ -61,9 +59,7 @@ class StructuredOutputs(gymq.Resources[SchemaRow]):
     compute_limits = ComputeLimits(cpu_s=20.0, timeout_s=400.0, max_memory_bytes=4 * 1024**3, prepare=prepare)
 
     async def start(self) -> None:
-        for module, package in LIBRARIES.items():
-            if importlib.util.find_spec(module) is None:
-                raise gymq.OptionsError(f'{package} is not installed: pip install "gymq[resources]"')
+        check_installed("resources", "openapi_schema_validator", "xmltodict")
         self._rule = AsMeant() if self.options.hardened else Published()
 
     async def verify(self, request: gymq.VerifyRequest[SchemaRow]) -> gymq.Verdict:

@@ -7,7 +7,8 @@ import base64
 import json
 import random
 import time
-from contextlib import suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from typing import Any, ClassVar, Literal
 
 import pydantic
@@ -96,15 +97,8 @@ class SwerlGen(gymq.Resources[IssueRow]):
         image = row.metadata.get("image")
         if not image:
             return 0.0
-        began = time.monotonic()
-        try:
-            async with self._slots:
-                resolution = await self.evaluate(row.instance, image, Repair(edited, patch))
-        except TimeoutError:
-            answer["verification_result"] = _result("timeout")
-            return 0.0
-        finally:
-            answer["verification_time"] = time.monotonic() - began
+        async with self._timed(answer):
+            resolution = await self.evaluate(row.instance, image, Repair(edited, patch))
         answer["verification_result"] = _result("done", resolution=resolution)
         return REWARDS[resolution]
 
@@ -117,17 +111,23 @@ class SwerlGen(gymq.Resources[IssueRow]):
         image = row.metadata.get("image")
         if not image:
             return 0.0
+        async with self._timed(answer):
+            before, after = await self.reproduce(row.instance, image, name, script)
+        answer["verification_result"] = _result("done", before=before, after=after)
+        return float(reproduces(before, after))
+
+    @asynccontextmanager
+    async def _timed(self, answer: dict[str, Any]) -> AsyncIterator[None]:
+        """Wait for a slot and note how long the block runs; one that runs for too long earns nothing."""
         began = time.monotonic()
         try:
             async with self._slots:
-                before, after = await self.reproduce(row.instance, image, name, script)
+                yield
         except TimeoutError:
             answer["verification_result"] = _result("timeout")
-            return 0.0
+            raise Void("it took too long") from None
         finally:
             answer["verification_time"] = time.monotonic() - began
-        answer["verification_result"] = _result("done", before=before, after=after)
-        return float(reproduces(before, after))
 
     async def evaluate(self, instance: dict[str, Any], image: str, repair: Repair) -> Resolution:
         """Run the tests over the repository with edited files.

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 from gymq.errors import GymqError
+from gymq.failures import ToolError
 
 if TYPE_CHECKING:
     from tavily import AsyncTavilyClient
@@ -22,8 +23,11 @@ class UsageLimit(GymqError):
     """The service wants to be asked later."""
 
 
-class ServiceError(GymqError):
+class ServiceError(ToolError):
     """The service gave no answer; the text is for the model and does not contain the key."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(500, text)
 
 
 class Tavily:

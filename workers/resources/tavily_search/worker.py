@@ -6,7 +6,6 @@ answers can be kept out of the results.
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections import OrderedDict
 from pathlib import Path
@@ -14,10 +13,11 @@ from typing import Any, ClassVar
 
 import pydantic
 from gymq.workers.resources.tavily_search import answers, texts
-from gymq.workers.resources.tavily_search.service import ServiceError, Tavily, UsageLimit
+from gymq.workers.resources.tavily_search.service import Tavily, UsageLimit
 
 import gymq
 from gymq import responses
+from gymq.authoring import check_installed
 from gymq.judge import Question
 
 NO_RESULTS = "[]"
@@ -82,8 +82,7 @@ class TavilySearch(gymq.Resources[QuestionRow, Calls]):
         self._pages: OrderedDict[str, list[str]] = OrderedDict()
 
     async def start(self) -> None:
-        if importlib.util.find_spec("tavily") is None:
-            raise gymq.OptionsError('tavily-python is not installed: pip install "gymq[tavily]"')
+        check_installed("tavily", "tavily")
         self._question = Question(answers.JUDGE_PROMPT, answers.VERDICTS, self.options.hardened)
         self._excluded = [*self.options.exclude_domains, *self._domains_of_file()]
         await self.service.start()
@@ -120,27 +119,19 @@ class TavilySearch(gymq.Resources[QuestionRow, Calls]):
             found = await self.service.search(state, query, self._excluded)
         except UsageLimit:
             return {"results_string": NO_RESULTS}
-        except ServiceError as error:
-            raise gymq.ToolError(500, str(error)) from None
         return {"results_string": texts.search_results(found)}
 
     @gymq.tool
     async def find_in_page(self, state: Calls, url: str | None = None, query: str | None = None) -> dict[str, str]:
         """The parts of a page that belong to a query."""
-        if url is None:
-            return {"results_string": NO_URL}
-        if query is None:
-            return {"results_string": NO_QUERY}
-        if len(url) > MAX_URL_CHARS:
-            return {"results_string": URL_TOO_LONG}
-        if texts.is_excluded(url, self._excluded):
-            return {"results_string": EXCLUDED}
+        if url is None or query is None:
+            return {"results_string": NO_URL if url is None else NO_QUERY}
+        if refusal := self._refusal(url):
+            return {"results_string": refusal}
         try:
             content = await self.service.extract(state, url, query)
         except UsageLimit:
             return {"results_string": NO_RESULTS}
-        except ServiceError as error:
-            raise gymq.ToolError(500, str(error)) from None
         return {"results_string": texts.found_in_page(url, query, content) if content else "No content found."}
 
     @gymq.tool
@@ -148,20 +139,20 @@ class TavilySearch(gymq.Resources[QuestionRow, Calls]):
         self, state: Calls, url: str | None = None, start_index: int = 0, n: int = 2000
     ) -> dict[str, Any]:
         """A part of a page: n words from start_index on."""
-        if url is None:
-            return {"results_string": NO_URL, "total_words": 0}
-        if len(url) > MAX_URL_CHARS:
-            return {"results_string": URL_TOO_LONG, "total_words": 0}
-        if texts.is_excluded(url, self._excluded):
-            return {"results_string": EXCLUDED, "total_words": 0}
+        if url is None or (refusal := self._refusal(url)):
+            return {"results_string": NO_URL if url is None else refusal, "total_words": 0}
         try:
             words = await self._words(state, url)
         except UsageLimit:
             return {"results_string": NO_RESULTS, "total_words": 0}
-        except ServiceError as error:
-            raise gymq.ToolError(500, str(error)) from None
         shown = texts.scrolled(url, words, start_index, n)
         return {"results_string": shown, "total_words": len(words)}
+
+    def _refusal(self, url: str) -> str | None:
+        """Return why a page is not read, if it is not."""
+        if len(url) > MAX_URL_CHARS:
+            return URL_TOO_LONG
+        return EXCLUDED if texts.is_excluded(url, self._excluded) else None
 
     async def _words(self, state: Calls, url: str) -> list[str]:
         if url not in self._pages:

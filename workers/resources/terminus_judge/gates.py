@@ -6,25 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from gymq.workers.resources.equivalence_llm_judge.worker import ExpectedRow
 from gymq.workers.resources.terminus_judge.batches import FORMATS, Batch, parse_object, read_batch
 from gymq.workers.resources.terminus_judge.rules import BatchRule
 
-import gymq
 from gymq.responses import last_assistant_text
 
 
-class BatchRow(gymq.Row):
-    expected_answer: str | None = None
-    metadata: dict[str, Any] | None = None
+class BatchRow(ExpectedRow):
     threshold: float | None = None
-    uuid: str | int | None = None
-
-    @property
-    def expected(self) -> str:
-        if self.expected_answer:
-            return self.expected_answer
-        given = (self.metadata or {}).get("expected_answer")
-        return "" if given is None else str(given)
 
 
 @dataclass

@@ -9,13 +9,8 @@ from gymq.workers.resources.workplace_assistant.records import choices
 from gymq.workers.resources.workplace_assistant.tables import Row, Tables, Tool
 
 VALUES = (
-    "total_visits",
-    "session_duration_seconds",
-    "user_engaged",
-    "visits_direct",
-    "visits_referral",
-    "visits_search_engine",
-    "visits_social_media",
+    *("total_visits", "session_duration_seconds", "user_engaged", "visits_direct", "visits_referral"),
+    *("visits_search_engine", "visits_social_media"),
 )
 PLOT_TYPES = ("bar", "line", "scatter", "histogram")
 

@@ -23,25 +23,12 @@ Tool = Callable[..., Any]  # takes the tables, then what the model gives by name
 EMAIL_COLUMNS = ("email_id", "inbox/outbox", "sender/recipient", "subject", "sent_datetime", "body")
 EVENT_COLUMNS = ("event_id", "event_name", "participant_email", "event_start", "duration")
 VISIT_COLUMNS = (
-    "date_of_visit",
-    "visitor_id",
-    "page_views",
-    "session_duration_seconds",
-    "traffic_source",
-    "user_engaged",
+    *("date_of_visit", "visitor_id", "page_views", "session_duration_seconds", "traffic_source", "user_engaged"),
 )
 TASK_COLUMNS = ("task_id", "task_name", "assigned_to_email", "list_name", "due_date", "board")
 CUSTOMER_COLUMNS = (
-    "customer_id",
-    "assigned_to_email",
-    "customer_name",
-    "customer_email",
-    "customer_phone",
-    "last_contact_date",
-    "product_interest",
-    "status",
-    "follow_up_by",
-    "notes",
+    *("customer_id", "assigned_to_email", "customer_name", "customer_email", "customer_phone", "last_contact_date"),
+    *("product_interest", "status", "follow_up_by", "notes"),
 )
 
 # Columns whose values are names of a fixed list, where case matters.

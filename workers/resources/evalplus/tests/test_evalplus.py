@@ -3,11 +3,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gymq.workers.resources.evalplus.blocks import last_python_block
 from gymq.workers.resources.evalplus.closeness import all_close
 from gymq.workers.resources.evalplus.comparison import passed_tests
 from gymq.workers.resources.evalplus.tasks import Task
-from gymq.workers.resources.evalplus.worker import EvalPlus
+from gymq.workers.resources.evalplus.worker import EvalPlus, last_python_block
 
 import gymq
 from gymq.functions.harness.values import MAX_DEPTH, decode, encode

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from gymq.workers.resources.gpqa_diamond.published import answer_line_letter, boxed_letter
+from gymq.workers.resources.gpqa_diamond.rules import answer_line_letter, boxed_letter
 from gymq.workers.resources.gpqa_diamond.worker import GpqaDiamond
 
 import gymq

@@ -4,8 +4,7 @@ import logging
 from typing import Any
 
 import pytest
-from gymq.workers.resources.ruler2.published import chosen_letter
-from gymq.workers.resources.ruler2.rules import AsAsked, Published
+from gymq.workers.resources.ruler2.rules import AsAsked, Published, published_letter
 from gymq.workers.resources.ruler2.texts import last_paragraph, soft_match, text_score, without_documents
 from gymq.workers.resources.ruler2.worker import Ruler2
 
@@ -157,7 +156,7 @@ async def test_references_of_any_kind(expected, said, reward):
     ],
 )
 def test_the_letter_as_published(text, letter):
-    assert chosen_letter(text) == letter
+    assert published_letter(text) == letter
 
 
 @pytest.mark.parametrize(

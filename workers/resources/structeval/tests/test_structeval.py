@@ -73,7 +73,7 @@ async def test_a_parser_that_the_machine_does_not_let_end_gives_no_verdict(monke
 
 async def test_a_missing_library_is_named(monkeypatch):
     monkeypatch.setattr(worker, "LIBRARIES", ("no_such_library",))
-    with pytest.raises(gymq.OptionsError, match="no_such_library is not installed"):
+    with pytest.raises(gymq.OptionsError, match="no-such-library is not installed"):
         async with Harness(StructEval):
             pass
 
