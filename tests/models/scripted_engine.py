@@ -19,10 +19,13 @@ NUM_IDS = 40
 _FIRST_CHARACTER = 0x100  # of the characters that are one id each
 
 
+_READS = 3
+
+
 @functools.cache
-def logits(prefix: tuple[int, ...]) -> tuple[float, ...]:
-    """The model: what it makes of the last ids."""
-    drawn = random.Random(str(prefix[-3:]))
+def logits(last: tuple[int, ...]) -> tuple[float, ...]:
+    """The model: what it makes of the last `_READS` ids."""
+    drawn = random.Random(str(last))
     return tuple(drawn.gauss(0.0, 1.5) for _ in range(USER))  # it never writes a role
 
 
@@ -50,7 +53,7 @@ def log_softmax(values: list[float]) -> list[float]:
 def processed(prompt: list[int], generated: list[int], body: dict[str, Any]) -> list[float]:
     """Log probs of all ids under the settings of a request."""
     given = {**NEUTRAL, **{name: body[name] for name in NEUTRAL if body.get(name) is not None}}
-    values = list(logits((*prompt, *generated)))
+    values = list(logits((*prompt[-_READS:], *generated)[-_READS:]))
     for token in range(len(values)):
         if token in prompt or token in generated:
             penalty = given["repetition_penalty"]
@@ -99,7 +102,7 @@ class ScriptedEngine:
             return error("400 Bad Request", "more than max_logprobs")
         entries: list[dict[str, Any] | None] = [None]
         for place in range(1, len(prompt)):
-            values = log_softmax(list(logits(tuple(prompt[:place]))))
+            values = log_softmax(list(logits(tuple(prompt[max(0, place - _READS) : place]))))
             values += [-math.inf] * (NUM_IDS - len(values))
             ranked = sorted(range(NUM_IDS), key=lambda one: -values[one])
             chosen = {*(ranked if shown == -1 else ranked[:shown]), prompt[place]}

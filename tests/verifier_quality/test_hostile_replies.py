@@ -55,14 +55,10 @@ FOLDERS = sorted(path.parent.name for path in RESOURCES.glob("*/worker.py"))
 NAMES = [name for name in FOLDERS if alone(name) and name not in SAME_VERIFIER]
 
 
-# One of their rows is like the next.
-ONE_ROW = {"math_with_judge", "reasoning_gym"}
-
-
 def examples(name: str) -> list[dict[str, Any]]:
+    """Return two rows, since each costs as many verdicts as there are replies."""
     text = (RESOURCES / name / "data" / "example.jsonl").read_text(encoding="utf-8")
-    rows = [json.loads(line) for line in text.splitlines()]
-    return rows[:1] if name in ONE_ROW else rows
+    return [json.loads(line) for line in text.splitlines()[:2]]
 
 
 def options_of(name: str) -> dict[str, Any]:

@@ -142,8 +142,14 @@ def copied(name: str, folder: Path) -> Path:
     )
 
 
+TAKES_LONG = {"squared work"}
+
+
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS.keys())
+@pytest.mark.parametrize(
+    "fault",
+    [pytest.param(one, id=name, marks=[pytest.mark.nightly] * (name in TAKES_LONG)) for name, one in FAULTS.items()],
+)
 async def test_it_is_found(fault, tmp_path, monkeypatch):
     # Squared work on the longest replies takes a minute, and a machine that is fast enough would try them.
     monkeypatch.setattr(checks, "REPEATED_CHARS", checks.REPEATED_CHARS[:-1])

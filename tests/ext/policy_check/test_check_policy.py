@@ -95,12 +95,13 @@ async def test_raw_log_probs_are_found_where_settings_are_not_neutral() -> None:
     assert all("--logprobs-mode processed_logprobs" in found[name].note for name in differ)
 
 
+@pytest.mark.nightly
 async def test_raw_log_probs_are_found_with_few_shown() -> None:
     found = await check(ScriptedEngine(faults=frozenset({"raw"}), num_shown=20))
     assert "--logprobs-mode processed_logprobs" in found["top_k 5, temperature 1.3"].note
 
 
-@pytest.mark.parametrize("faults", [frozenset(), frozenset({"raw"})])
+@pytest.mark.parametrize("faults", [frozenset(), pytest.param(frozenset({"raw"}), marks=pytest.mark.nightly)])
 async def test_settings_of_the_checkpoint_are_found(faults: frozenset[str]) -> None:
     found = await check(ScriptedEngine(forced={"temperature": 0.6}, faults=faults))
     assert found["temperature 1"].verdict == "differs"
