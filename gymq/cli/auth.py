@@ -49,25 +49,27 @@ def init(
     """
     from gymq.bus import credentials
     from gymq.bus.credentials import VARIABLE
-    from gymq.cli.actions.auth import SERVER_FILE, tls_of, url_of
+    from gymq.cli.actions.auth import SERVER_FILE, file_limit, tls_of, url_of
     from gymq.cluster.server.auth_config import ServerSettings, render
     from gymq.cluster.server.roles import ROLES
     from gymq.config.addresses import is_loopback
 
     if not host:
         raise UsageError("--host needs an address; 0.0.0.0 is all of them")
-    settings = ServerSettings(
-        store=(store or folder / "jetstream").resolve(),
-        host=host,
-        port=port,
-        monitor_port=monitor_port,
-        tls=tls_of(tls_cert, tls_key, tls_ca),
-    )
+    tls = tls_of(tls_cert, tls_key, tls_ca)
     server_file = folder / SERVER_FILE
     try:
         if server_file.exists() and not force:
             raise UsageError(f"{server_file} exists: --force replaces it and keeps the passwords")
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        settings = ServerSettings(
+            store=(store or folder / "jetstream").resolve(),
+            host=host,
+            port=port,
+            monitor_port=monitor_port,
+            tls=tls,
+            max_file_bytes=file_limit(server_file, store, folder),
+        )
         passwords = {role.name: credentials.make_password(folder, role.name) for role in ROLES}
         credentials.write_secret(server_file, render(settings, passwords))
     except OSError as error:

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import stat
 import subprocess
 from pathlib import Path
@@ -57,6 +58,15 @@ def test_settings_of_ones_own_go_into_a_file_that_includes_it(tmp_path: Path) ->
     init(folder=tmp_path)
     (tmp_path / "mine.conf").write_text("include ./nats-server.conf\nserver_name: mine\nmax_payload: 4MB\n")
     assert is_valid(tmp_path / "mine.conf")
+
+
+def test_what_is_stored_is_limited_below_the_free_disk_of_this_machine(tmp_path: Path) -> None:
+    init(folder=tmp_path / "here")
+    limit = re.search(r"max_file: (\d+)", (tmp_path / "here" / "nats-server.conf").read_text())
+    assert limit is not None
+    assert 0 < int(limit[1]) < shutil.disk_usage(tmp_path).total
+    init(folder=tmp_path / "there", store=Path("/streams/of/another/machine"))
+    assert "max_file" not in (tmp_path / "there" / "nats-server.conf").read_text()
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
@@ -143,5 +153,5 @@ def test_show_tells_all_subjects_of_a_role(capsys: pytest.CaptureFixture[str]) -
 
 
 def test_an_unknown_role_is_refused_with_those_there_are() -> None:
-    with pytest.raises(UsageError, match=re.escape("the roles are client, trainer, bridge, agent")):
+    with pytest.raises(UsageError, match=re.escape("the roles are client, viewer, trainer, bridge, agent")):
         show("root")

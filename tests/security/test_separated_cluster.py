@@ -6,6 +6,7 @@ Everything runs as people run it: a server with the configuration of `gymq auth 
 import asyncio
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -73,11 +74,10 @@ class SeparatedCluster:
         up = psutil.Process(self._up.pid)
         return [up, *up.children(recursive=True)]
 
-    def gymq(self, *arguments: str, status: int = 0) -> str:
-        """What a command prints."""
-        ran = subprocess.run(
-            [*GYMQ, *arguments], cwd=self.folder, env=self._environment, capture_output=True, timeout=120
-        )
+    def gymq(self, *arguments: str, status: int = 0, auth: Path | None = None) -> str:
+        """What a command prints, with all passwords or those in a folder."""
+        environment = self._environment | ({} if auth is None else {"GYMQ_AUTH": str(auth)})
+        ran = subprocess.run([*GYMQ, *arguments], cwd=self.folder, env=environment, capture_output=True, timeout=120)
         self.printed += ran.stdout + ran.stderr
         assert ran.returncode == status, ran.stderr.decode()
         return ran.stdout.decode()
@@ -153,6 +153,16 @@ def test_commands_that_look_are_denied_nothing(cluster: SeparatedCluster, collec
     assert "mcqa_simple_agent" in cluster.gymq("profile", "--run", run, "--json")
     status = json.loads(cluster.gymq("status", "--json"))
     assert {worker["kind"] for worker in status["workers"]} == {"agents", "models", "resources"}
+    assert cluster.server.violations() == []
+
+
+def test_who_has_the_password_of_the_viewer_alone_sees_the_runs(
+    cluster: SeparatedCluster, collected: Collected, tmp_path: Path
+) -> None:
+    shutil.copy(cluster.server.folder / "viewer.password", tmp_path)
+    export = ("--export", str(tmp_path / "shared"), "--run", collected.run)
+    shown = cluster.gymq("view", "--nats", cluster.server.url, *export, auth=tmp_path)
+    assert f"1 run with {NUM_ROLLOUTS} rollouts" in shown
     assert cluster.server.violations() == []
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from rich.console import Console
@@ -11,6 +12,7 @@ from gymq.bus.credentials import password_file
 from gymq.cluster.server.address import bracketed
 from gymq.cluster.server.auth_config import ServerSettings, Tls
 from gymq.cluster.server.roles import Role
+from gymq.cluster.server.store import Store
 from gymq.errors import UsageError
 from gymq.render import printable
 
@@ -45,6 +47,20 @@ def tls_of(cert: Path | None, key: Path | None, ca: Path | None) -> Tls | None:
     if cert is None or key is None:
         raise UsageError("TLS needs both --tls-cert and --tls-key")
     return Tls(cert.absolute(), key.absolute(), None if ca is None else ca.absolute())
+
+
+def file_limit(server_file: Path, store: Path | None, folder: Path) -> int | None:
+    """Return the bytes that the server may store; None: it decides.
+
+    What is written already stays, since a server that runs does not take another limit.
+
+    Args:
+        store: folder of the streams, which may be on another machine; None: it is in `folder`.
+    """
+    if server_file.exists():
+        written = re.search(r"^  max_file: ([0-9]{1,20})$", server_file.read_text(), re.MULTILINE)
+        return None if written is None else int(written[1])
+    return Store(store or folder).file_limit() if store is None or store.exists() else None
 
 
 def url_of(settings: ServerSettings) -> str:

@@ -13,6 +13,7 @@ from rich.text import Text
 from gymq.bus import Bus
 from gymq.bus.queue.dead_letters import DeadLetterEntry, DeadLetters
 from gymq.cli.shared.cluster import connected, running_url, stored_url
+from gymq.cluster.server.roles import OPERATOR
 from gymq.errors import UsageError
 from gymq.execution.requeue import NotRequeued, Requeuer, RequeueResult
 from gymq.protocol.codec import Decoder
@@ -75,7 +76,7 @@ async def show_letter(number: int, nats: str | None, as_json: bool) -> int:
 
 async def requeue_letters(numbers: tuple[int, ...], run: str | None, nats: str | None) -> int:
     again = rewarded = kept = 0
-    async with connected(await running_url(nats), name="gymq dead-letters") as bus:
+    async with connected(await running_url(nats), name="gymq dead-letters", role=OPERATOR) as bus:
         requeuer = Requeuer(bus)
         async for entry in _chosen(bus, numbers, run):
             try:
@@ -93,7 +94,7 @@ async def requeue_letters(numbers: tuple[int, ...], run: str | None, nats: str |
 
 
 async def drop_letters(numbers: tuple[int, ...], run: str | None, nats: str | None) -> int:
-    async with stored_url(nats) as url, connected(url, name="gymq dead-letters") as bus:
+    async with stored_url(nats) as url, connected(url, name="gymq dead-letters", role=OPERATOR) as bus:
         letters = DeadLetters(bus)
         if numbers:
             async for entry in _chosen(bus, numbers, run):

@@ -34,6 +34,7 @@ class ServerSettings:
     port: int = 4222
     monitor_port: int = 8222  # on loopback only: it asks for no password
     tls: Tls | None = None
+    max_file_bytes: int | None = None  # of what is stored; None: three quarters of the disk that is free at the start
 
 
 def render(settings: ServerSettings, passwords: Mapping[str, str]) -> str:
@@ -54,7 +55,7 @@ http: "127.0.0.1:{settings.monitor_port}"
 jetstream {{
   store_dir: {_quoted(str(settings.store))}
   max_mem: 1GB
-}}
+{_max_file(settings.max_file_bytes)}}}
 
 accounts {{
   # The streams, without users: JetStream's answers cannot be turned into messages that it stores.
@@ -74,6 +75,10 @@ accounts {{
   }}
 }}
 """
+
+
+def _max_file(max_bytes: int | None) -> str:
+    return "" if max_bytes is None else f"  max_file: {max_bytes}\n"
 
 
 def _tls(tls: Tls | None) -> Iterator[str]:

@@ -20,6 +20,7 @@ from gymq.protocol.instances import ROLE_OF
 OPERATOR = "operator"
 SERVICES = "services"
 TRAINER = "trainer"
+VIEWER = "viewer"
 
 
 @dataclass(frozen=True)
@@ -119,9 +120,9 @@ SUBMITTED = subjects.SUBMITTED.wildcard
 OPENED = subjects.OPENED.wildcard
 PROFILES = subjects.PROFILE.wildcard
 
-# What a caller needs beside `_large_bodies`: signs of life, and whether a full worker lives.
-_JUDGE_CALLS = (JUDGE, ONE_JUDGE, *_callee("model"), "$SRV.PING.*")
-_ASK_VERSIONS = "$SRV.PING"
+# What a caller needs beside `_large_bodies`: signs of life.
+_JUDGE_CALLS = (JUDGE, ONE_JUDGE, *_callee("model"))
+_WHO_IS_THERE = ("$SRV.PING", "$SRV.PING.*")
 
 _READ_OUTCOMES = (
     _range(streams.ROLLOUTS),
@@ -132,41 +133,47 @@ _READ_TASK_PARTS = _last(streams.PARTS, TASK_PARTS)
 
 _NEWEST_WEIGHTS = _last(streams.WEIGHTS, WEIGHTS)
 
-_CLIENT = (
-    # Submitting.
-    *(SUBMISSIONS, TASKS, URGENT, SUBMITTED, RUNS, TASK_PARTS),
-    # What is still queued of a run that is resumed.
-    *(_range(streams.TASKS), _READ_TASK_PARTS),
-    # Cancelling, pausing, sharing.
-    *(CANCELLED, STEERING),
-    # Reading outcomes, run records and profiles.
+_READ = (
+    # Outcomes, run records, profiles, dead letters, and what is still queued of a run that is resumed.
     *_READ_OUTCOMES,
     f"$JS.API.STREAM.MSG.GET.{streams.ROLLOUTS}",
     *(_range(streams.RUNS), _last(streams.RUNS, RUNS), _last(streams.RUNS, PROFILES)),
-    # Dead letters: reading, requeueing, dropping.
     _range(streams.DEAD_LETTERS),
-    f"$JS.API.STREAM.MSG.DELETE.{streams.DEAD_LETTERS}",
-    f"$JS.API.STREAM.PURGE.{streams.DEAD_LETTERS}",
+    *(_range(streams.TASKS), _READ_TASK_PARTS),
     # Status.
     *("$JS.API.INFO", "$JS.API.STREAM.INFO.*", "$JS.API.CONSUMER.LIST.*"),
-    *(_ASK_VERSIONS, "$SRV.INFO", "$SRV.STATS", "$SRV.INFO.*", "$SRV.STATS.*"),
+    *(*_WHO_IS_THERE, "$SRV.INFO", "$SRV.STATS", "$SRV.INFO.*", "$SRV.STATS.*"),
     # Whether the versions of a policy are known.
     _NEWEST_WEIGHTS,
+)
+
+_CLIENT = (
+    *_READ,
+    # Submitting.
+    *(SUBMISSIONS, TASKS, URGENT, SUBMITTED, RUNS, TASK_PARTS),
+    # Cancelling, pausing, sharing.
+    *(CANCELLED, STEERING),
     # Asking a judge, for `gymq score`.
     *_JUDGE_CALLS,
 )
 
 _AGENT_CALLS = (
     *(MODEL, REPLICA, SEED, ONE_SEED, STATELESS, ONE_STATELESS, SESSION),
-    *(*_callee("model"), *_callee("resources"), "$SRV.PING.*"),
+    *(*_callee("model"), *_callee("resources")),
 )
 
 ROLES: tuple[Role, ...] = (
     Role(
         "client",
-        "submits rows, follows and reads runs, cancels them, requeues dead letters",
+        "submits rows, follows and reads runs, cancels them",
         publish=(*_CLIENT, *_large_bodies("client")),
         subscribe=(_inbox("client"), DONE, CANCELLED, STEERING),
+    ),
+    Role(
+        VIEWER,
+        "reads runs and rollouts, and what is in flight",
+        publish=(*_READ, _range(streams.JOURNAL)),
+        subscribe=(_inbox(VIEWER), DONE, CANCELLED, STEERING),
     ),
     Role(
         TRAINER,
@@ -183,14 +190,21 @@ ROLES: tuple[Role, ...] = (
         "bridge",
         "does what a client does on behalf of HTTP callers, and calls models and resources for them",
         # The journals: what rollouts in flight have done so far, for the viewer.
-        publish=tuple(dict.fromkeys((*_CLIENT, *_AGENT_CALLS, *_large_bodies("bridge"), _range(streams.JOURNAL)))),
+        publish=tuple(
+            dict.fromkeys(
+                (
+                    *(*_CLIENT, *_AGENT_CALLS, *_large_bodies("bridge"), _range(streams.JOURNAL)),
+                    f"$JS.API.STREAM.MSG.DELETE.{streams.DEAD_LETTERS}",  # those that it requeues
+                )
+            )
+        ),
         subscribe=(_inbox("bridge"), DONE, CANCELLED, STEERING, LOAD),
     ),
     Role(
         "agent",
         "takes tasks, calls models and resources, stores rollouts",
         publish=(
-            *(*_AGENT_CALLS, *_large_bodies("agent"), _ASK_VERSIONS),
+            *(*_AGENT_CALLS, *_large_bodies("agent"), *_WHO_IS_THERE),
             *_consume(streams.TASKS, "*"),
             *(f"$JS.API.CONSUMER.NAMES.{streams.TASKS}", _READ_TASK_PARTS),
             *(ROLLOUTS, ROLLOUT_PARTS, *_READ_OUTCOMES),
@@ -198,7 +212,7 @@ ROLES: tuple[Role, ...] = (
             *(subjects.DEAD_LETTER.of("agent"), f"{subjects.DEAD_LETTER.of('agent')}.*"),
             _range(streams.RUNS),  # which runs are cancelled, paused and preferred
             _NEWEST_WEIGHTS,  # which policy is the newest
-            *_replies("agent", "client", TRAINER, "bridge", OPERATOR),  # that ask who is there
+            *_replies("agent", "client", VIEWER, TRAINER, "bridge", OPERATOR),  # that ask who is there
         ),
         subscribe=(_inbox("agent"), OPENED, CANCELLED, STEERING, LOAD, PUSHED, HOLD, *_worker("agent")),
         never_publish=_consume(streams.TASKS, "intake"),
@@ -207,9 +221,9 @@ ROLES: tuple[Role, ...] = (
         "model",
         "answers model calls",
         publish=(
-            *(*_large_bodies("model"), LOAD, _ASK_VERSIONS),
+            *(*_large_bodies("model"), LOAD, *_WHO_IS_THERE),
             *(_NEWEST_WEIGHTS, _last(streams.WEIGHTS, WEIGHTS_PARTS)),
-            *_replies("model", "agent", "resources", "client", TRAINER, "bridge", OPERATOR),
+            *_replies("model", "agent", "resources", "client", VIEWER, TRAINER, "bridge", OPERATOR),
         ),
         subscribe=(
             _inbox("model"),
@@ -226,8 +240,8 @@ ROLES: tuple[Role, ...] = (
         "resources",
         "keeps sessions, runs tools, verifies; asks judges",
         publish=(
-            *(*_JUDGE_CALLS, *_large_bodies("resources"), _ASK_VERSIONS),
-            *_replies("resources", "agent", "client", TRAINER, "bridge", OPERATOR),
+            *(*_JUDGE_CALLS, *_large_bodies("resources"), *_WHO_IS_THERE),
+            *_replies("resources", "agent", "client", VIEWER, TRAINER, "bridge", OPERATOR),
         ),
         subscribe=(
             _inbox("resources"),
@@ -257,8 +271,8 @@ ROLES: tuple[Role, ...] = (
             # Profiler: outcomes in, profiles out.
             *(PROFILES, _last(streams.RUNS, PROFILES), f"$JS.API.STREAM.MSG.GET.{streams.RUNS}"),
             _last(streams.RUNS, RUNS),  # whether the run was extended
-            _ASK_VERSIONS,
-            *_replies(SERVICES, "client", TRAINER, "bridge", OPERATOR),
+            *_WHO_IS_THERE,
+            *_replies(SERVICES, "client", VIEWER, TRAINER, "bridge", OPERATOR),
         ),
         subscribe=(_inbox(SERVICES), *_worker(SERVICES)),
     ),

@@ -16,6 +16,7 @@ from gymq.bus import Bus, streams
 from gymq.bus.jetstream import Code, JetStreamError
 from gymq.cli.shared.cluster import STORE
 from gymq.cluster.server import EmbeddedServer, find_running, is_gone, silent_owner
+from gymq.cluster.server.roles import VIEWER
 from gymq.cluster.server.store import Store
 from gymq.errors import GymqError, UsageError
 from gymq.execution.services.profiler import Profiler
@@ -171,7 +172,7 @@ async def _until_made(bus: Bus) -> None:
 
 @asynccontextmanager
 async def _bus(url: str) -> AsyncIterator[Bus]:
-    async with await Bus.connect(url, role="bridge", name=NAME, is_starting=False) as bus:
+    async with await Bus.connect(url, role=VIEWER, name=NAME, is_starting=False) as bus:
         yield bus
 
 

@@ -7,11 +7,12 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from gymq.bus import Bus
+from gymq.bus import Bus, credentials
 from gymq.cli.shared.cluster import LOGS, connected, require_run, stored_server
 from gymq.cli.shared.imported_files import imported
 from gymq.cli.shared.interrupts import until_interrupted
 from gymq.cluster import logs
+from gymq.cluster.server.roles import VIEWER
 from gymq.errors import UsageError
 from gymq.ext.viewer.export import ViewerExport
 from gymq.ext.viewer.followed_store import NAME, FollowedStore, profiled
@@ -33,8 +34,9 @@ async def run_viewer(
                 await _serve(viewer)
         elif nats is not None:
             async with (
-                connected(nats, name=NAME, role="bridge") as bus,
-                Viewer(bus, host, port, tokenizer=tokenizer, may_change=True) as viewer,
+                connected(nats, name=NAME, role=VIEWER) as bus,
+                # On a server with roles it may only read.
+                Viewer(bus, host, port, tokenizer=tokenizer, may_change=credentials.folder() is None) as viewer,
             ):
                 await _serve(viewer)
         else:
@@ -58,7 +60,7 @@ async def export_viewer(
             bus = await stack.enter_async_context(_imported(files))
         else:
             url, server = await stack.enter_async_context(stored_server(nats))
-            bus = await stack.enter_async_context(connected(url, name=NAME, role="bridge"))
+            bus = await stack.enter_async_context(connected(url, name=NAME, role=VIEWER))
             if server is not None:
                 await stack.enter_async_context(profiled(bus))
         for run in runs or ():
