@@ -244,10 +244,11 @@ class _Watch:
 
     def _obey(self) -> bool:
         """Obey the owner of a session: begin or end a step, with its time. Return False once the session is over."""
-        said = os.read(self._lifeline, STEP.size)
+        said = os.read(self._lifeline, select.PIPE_BUF)
         if len(said) < STEP.size:
             return False
-        seconds, self._clock_s = STEP.unpack(said)
+        # A step that has begun meanwhile must not be stopped for the end of the one before.
+        seconds, self._clock_s = STEP.unpack(said[-STEP.size :])
         if seconds == 0:
             descendants.stop()
             self._is_stopped = True
