@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import glob
 import importlib.metadata
 import importlib.util
 import os
@@ -36,7 +37,7 @@ def covers(place: str) -> bool:
 
 @functools.lru_cache(maxsize=8)
 def _view(modules: frozenset[str], search_path: tuple[str, ...]) -> tuple[tuple[str, bool], ...]:
-    shown = [*_SYSTEM, *_SETTINGS, *_python(search_path)]
+    shown = [*_SYSTEM, *_SETTINGS, *glob.glob("/etc/java-*"), *_python(search_path)]
     hidden = {path for path in _APPLICATIONS if os.path.isdir(path)}
     for place in _code_of(modules, search_path):
         # Something may be seen at several places: a folder, and the same folder by way of a link.

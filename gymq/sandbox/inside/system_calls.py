@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # the import would take longer than the rest
 
 _ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}  # AUDIT_ARCH_*
 _ALLOWED = """
-read:0:63 write:1:64 open:2:- close:3:57 stat:4:- fstat:5:80 lstat:6:- poll:7:- lseek:8:62 mmap:9:222 mprotect:10:226
+read:0:63 write:1:64 open:2:- close:3:57 stat:4:- fstat:5:80 lstat:6:- poll:7:- lseek:8:62 mprotect:10:226
 munmap:11:215 brk:12:214 rt_sigaction:13:134 rt_sigprocmask:14:135 rt_sigreturn:15:139 pread64:17:67 pwrite64:18:68
 readv:19:65 writev:20:66 access:21:- pipe:22:- select:23:- sched_yield:24:124 mremap:25:216 msync:26:227
 mincore:27:232 madvise:28:233 dup:32:23 dup2:33:- pause:34:- nanosleep:35:101 getitimer:36:102 alarm:37:-
@@ -51,7 +51,7 @@ pwritev2:328:287 pkey_mprotect:329:288 pkey_alloc:330:289 pkey_free:331:290 stat
 faccessat2:439 epoll_pwait2:441 get_mempolicy:239:236 futex_waitv:449
 """
 _WITH_RULES = """
-socket:41:198 socketpair:53:199 setsockopt:54:208 fcntl:72:25 ioctl:16:29 clone:56:220 close_range:436
+mmap:9:222 socket:41:198 socketpair:53:199 setsockopt:54:208 fcntl:72:25 ioctl:16:29 clone:56:220 close_range:436
 setpriority:141:140 ioprio_set:251:30 sendfile:40:71 splice:275:76 tee:276:77 kill:62:129 tkill:200:130 tgkill:234:131
 rt_sigqueueinfo:129:138 rt_tgsigqueueinfo:297:240 prlimit64:302:261 setpgid:109:154 sched_setscheduler:144:119
 sched_setparam:142:118 sched_setaffinity:203:122 sched_setattr:314:274 pidfd_open:434 pidfd_send_signal:424
@@ -63,6 +63,7 @@ _AIMED = (
 )
 _FIRST_MISSING = 424  # newer calls are missing rather than refused, so that libraries use the older ones
 
+_MAP_HUGETLB = 0x40000
 _CLOSE_RANGE_UNSHARE = 2
 _CLONE_FILES, _CLONE_THREAD, _CLONE_NEWUSER = 0x400, 0x10000, 0x10000000
 _AF_UNIX, _AF_INET, _AF_INET6 = 1, 2, 10
@@ -79,7 +80,7 @@ _EVERYBODY = 0xFFFFFFFF  # kill(-1, ...)
 
 # A program of struct sock_filter: classic BPF over struct seccomp_data. Jumps count the instructions that are skipped.
 _LOAD, _AND, _EQUAL, _AT_LEAST, _BITS, _GIVE = 0x20, 0x54, 0x15, 0x35, 0x45, 0x06
-_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, (16, 24, 32)  # offsets; of arguments the lower half
+_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, (16, 24, 32, 40)  # offsets; of arguments the lower half
 _ALLOW, _KILL = 0x7FFF0000, 0x80000000
 _REFUSE, _MISSING, _INVALID = (0x00050000 | number for number in (errno.EPERM, errno.ENOSYS, errno.EINVAL))
 
@@ -128,16 +129,12 @@ def _rules(network: bool, guarded: tuple[int, ...]) -> dict[str, list[bytes]]:
         "setsockopt": _if(1, [_SOL_SOCKET], _if(2, _BUFFER_OPTIONS)),
         "fcntl": _if(1, _FILE_CONTROLS),
         "ioctl": _if(1, _OWNER_CONTROLS),
+        # The machine sets these pages aside for others, and no control group of memory counts them.
+        "mmap": _if_any_bit(3, _MAP_HUGETLB),
         # A thread with descriptors of its own could hide them.
-        "close_range": [
-            _instruction(_LOAD, _ARGUMENTS[2]),
-            _instruction(_BITS, _CLOSE_RANGE_UNSHARE, 0, 1),
-            _instruction(_GIVE, _REFUSE),
-        ],
+        "close_range": _if_any_bit(2, _CLOSE_RANGE_UNSHARE),
         "clone": [
-            _instruction(_LOAD, _ARGUMENTS[0]),
-            _instruction(_BITS, _CLONE_NEWUSER, 0, 1),
-            _instruction(_GIVE, _REFUSE),
+            *_if_any_bit(0, _CLONE_NEWUSER),
             _instruction(_AND, _CLONE_THREAD | _CLONE_FILES),
             _instruction(_EQUAL, _CLONE_THREAD, 0, 1),
             _instruction(_GIVE, _REFUSE),
@@ -184,6 +181,11 @@ def _if(argument: int, values: Sequence[int], then: list[bytes] | None = None) -
     tests = [_instruction(_EQUAL, value, len(values) - 1 - at, 0) for at, value in enumerate(values[:-1])]
     last = _instruction(_EQUAL, values[-1], 0, len(body))
     return [_instruction(_LOAD, _ARGUMENTS[argument]), *tests, last, *body]
+
+
+def _if_any_bit(argument: int, bits: int) -> list[bytes]:
+    """Refuse if the argument has one of the bits."""
+    return [_instruction(_LOAD, _ARGUMENTS[argument]), _instruction(_BITS, bits, 0, 1), _instruction(_GIVE, _REFUSE)]
 
 
 def _unless(argument: int, values: Sequence[int]) -> list[bytes]:
