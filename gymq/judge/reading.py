@@ -126,7 +126,11 @@ _DENIES_NEXT = re.compile(
     r"(?:\b(?:not|never|nor|neither|hardly|unlike|over|(?<!other )than|instead of|as opposed to"
     r"|reject(?:s|ed)?|rul(?:es?|ed) out|exclude[sd]?|tempted by|(?:wrong|mistake) to \w+"
     r"|claim(?:s|ed)?|contain(?:s|ed)?|quote[sd]|repeat(?:s|ed)|ask(?:s|ed) for|wr(?:ites|ote)|end(?:s|ed) with"
-    r"|inject(?:s|ed)?|would have \w+|if [^.!?;\n]{1,40} would \w+)|n['\u2019]t(?: say| be| give)?"
+    r"|inject(?:s|ed)?|would have \w+|if [^.!?;\n]{1,40} would \w+"
+    r"|(?:not|never|cannot) (?:be|say|give|write|choose|deserve|call it|grade it)|by no means|far from|anything but"
+    r"|refused? to \w+|pretends?|insist(?:s|ed|ing)? on|demand(?:s|ed|ing)?(?: for)?"
+    r"|(?:tell|told|ask|instruct|order|urge)(?:s|ed|ing)? (?:me |us |you |the judge )?to \w+"
+    r"|(?:answer|reply|response|submission|candidate|text) (?:says|said|states|wants))|n['\u2019]t(?: say| be| give)?"
     r"|\b(?:answer|reply|response|submission)['\u2019]s)"
     r" (?:an? |the )?(?:label |verdict )?[*_(]*\Z",
     re.IGNORECASE,

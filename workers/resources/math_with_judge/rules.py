@@ -13,7 +13,10 @@ from gymq.workers.resources.math_with_judge.texts import CURRENCY, other_signs, 
 
 from gymq.text import boxes, conclusion
 
-LONGEST_ANSWER = 1_000  # characters; of a reply without a box, so many at its end are read
+LONGEST_ANSWER = 200  # characters; or three times as many as the expected answer has, if that is more
+LONGEST_PROSE = 1_000  # characters at the end of a reply without a box, which are read
+MOST_PARTS = 15  # commands of LaTeX and members of lists; the same holds for them
+_PART = re.compile(r"[\\,;]")
 _JOINS = re.compile(r"[\s$,;.]*(?:(?:and|or|,|;)[\s$]*)?")
 
 
@@ -25,8 +28,8 @@ def as_meant(expected_answer: str, reply: str) -> Equivalence:
     """
     answer = last_answer(reply)
     if answer is None:
-        return _from_prose(expected_answer, conclusion(reply)[-LONGEST_ANSWER:])
-    if len(answer) > LONGEST_ANSWER + len(expected_answer) or not is_balanced(answer):
+        return _from_prose(expected_answer, conclusion(reply)[-LONGEST_PROSE:])
+    if _is_long(answer, expected_answer) or not is_balanced(answer):
         return Equivalence(0.0, answer[:LONGEST_ANSWER])
     wanted, given = tidy(expected_answer), tidy(answer)
     same = same_text(wanted, given)
@@ -42,6 +45,12 @@ def as_meant(expected_answer: str, reply: str) -> Equivalence:
     readings = _read(f"\\boxed{{{given}}}")
     shown = str(readings[0]) if readings else given
     return Equivalence(float(not is_other and _is_same(wanted, given, readings)), shown)
+
+
+def _is_long(answer: str, expected_answer: str) -> bool:
+    """Return whether an answer says so much more than the expected one that it is another; it takes long to read."""
+    num_parts, num_expected = (len(_PART.findall(text)) for text in (answer, expected_answer))
+    return len(answer) > max(LONGEST_ANSWER, 3 * len(expected_answer)) or num_parts > MOST_PARTS + 3 * num_expected
 
 
 def _from_prose(expected_answer: str, end: str) -> Equivalence:

@@ -1,4 +1,7 @@
-"""Calculations that no answer needs: towers of powers, huge factorials, long sums, integrals, which take for ever."""
+"""Formulas that no answer needs: towers of powers, huge factorials, long sums, integrals, and brackets in brackets.
+
+They take for ever to read or to calculate.
+"""
 
 from __future__ import annotations
 
@@ -6,24 +9,35 @@ import math
 import re
 
 MOST_BITS = 1_000_000  # of a power that is calculated
+DEEPEST = 7  # brackets that are open at once
 
 _OPENS = r"[{ ]{0,2}(?:\\left)?[(]?"
-_TOWER = re.compile(rf"(?<![\d.])\d++(?: ?\^ ?{_OPENS} ?-?\d++)+")
-_NUMBER = re.compile(r"\d+")
+_TOWER = re.compile(rf"(?<![\d.])(?:\d++|e)(?: ?\^ ?{_OPENS} ?-?(?:\d++|e))+")
+_NUMBER = re.compile(r"\d+|e")
+_BRACKET = re.compile(r"[()\[\]{}]")
 _LONG = re.compile(
-    r"\d{6}[)} ]?!|![)}]{1,3} ?!|\\[dt]?binom ?\{ ?\d{6}|\\(?:sum|prod)(?![a-z])[^$]{0,60}\^ ?\{? ?\d{5}"
-    r"|[a-z][^()]{0,40}\) ?\^ ?\{? ?\d{3}|\\(?:o|i{0,3})int(?![a-z])"
+    r"\d{6}[)} ]?!|\d{4}[)} ]?!!|![)}]{1,3} ?!|\\[dt]?binom ?\{ ?\d{6}|\\(?:sum|prod)(?![a-z])[^$]{0,60}\^ ?\{? ?\d{5}"
+    r"|(?:\\(?:log|ln|exp|sin|cos|tan) ?[({]{1,2}){4}|[a-z][^()]{0,40}\) ?\^ ?\{? ?\d{3}|\\(?:o|i{0,3})int(?![a-z])"
 )
 
 
 def end_of_huge(text: str) -> int:
-    """Return where the last calculation ends that takes too long; 0 without one."""
+    """Return where the last formula ends that takes too long; 0 without one."""
     towers = [found.end() for found in _TOWER.finditer(text) if _bits(found[0]) > MOST_BITS]
-    return max([0, *towers, *(found.end() for found in _LONG.finditer(text))])
+    return max([_end_of_deep(text), *towers, *(found.end() for found in _LONG.finditer(text))])
+
+
+def _end_of_deep(text: str) -> int:
+    """Return where the last bracket is that lies too deep in others."""
+    depth = end = 0
+    for bracket in _BRACKET.finditer(text):
+        depth = max(depth + (1 if bracket[0] in "([{" else -1), 0)
+        end = bracket.end() if depth > DEEPEST else end
+    return end
 
 
 def _bits(tower: str) -> float:
-    base, *exponents = [float(number) for number in _NUMBER.findall(tower)]
+    base, *exponents = [math.e if number == "e" else float(number) for number in _NUMBER.findall(tower)]
     power = 1.0
     for exponent in reversed(exponents):
         if power > 1 and power * math.log2(max(exponent, 1.0)) > MOST_BITS.bit_length():

@@ -211,6 +211,15 @@ def test_of_an_integral_the_value_counts_that_the_answer_says_it_has():
     assert not earns("5", r"\int \sin(x^2) e^{x} dx")
 
 
+@pytest.mark.parametrize(
+    "given",
+    [",".join(f"x_{number}" for number in range(40)), "x=" * 120 + "5", "+".join(["\\sin(1)"] * 20), "1" + "+0" * 120],
+)
+def test_an_answer_that_says_much_more_than_the_expected_one_is_another(given):
+    assert not earns("5", given)
+    assert earns(given, given)
+
+
 @pytest.mark.parametrize("part", ["\\boxed{1} ", "\\boxed{1}, ", "\\boxed{", "answer: "])
 def test_a_megabyte_is_judged_in_a_second(part):
     begin = time.process_time()
