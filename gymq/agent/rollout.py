@@ -13,6 +13,7 @@ from gymq import responses
 from gymq.agent.calls import Caller, RolloutCalls
 from gymq.agent.options import AgentOptions
 from gymq.agent.session import Session
+from gymq.errors import UNDECODABLE
 from gymq.failures import InvalidTask, RolloutError
 from gymq.protocol import subjects, tokens
 from gymq.protocol.conversation import ConversationItems, HeldConversation
@@ -112,7 +113,7 @@ class Rollout(RolloutCalls):
         """
         try:
             params = responses.row_params(_decode_head(row).responses_create_params)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except UNDECODABLE as error:
             raise InvalidTask(f"row: {error}") from None
         except responses.InvalidRequest as error:
             raise InvalidTask(f"responses_create_params.{error}") from None

@@ -19,6 +19,7 @@ import msgspec
 from gymq.bus.bus import Bus
 from gymq.bus.connection import Msg
 from gymq.bus.errors import NoAnswer, NoResponders, VersionsDiffer
+from gymq.errors import UNDECODABLE
 from gymq.processes.background import is_set_within
 from gymq.protocol import subjects
 from gymq.protocol.instances import ROLE_OF
@@ -212,7 +213,7 @@ async def first_to_answer(bus: Bus, instance: str, role: str, *, timeout_s: floa
     try:
         ping = f"{subjects.SERVICES}.PING.{instance}"
         return _decode_identity((await bus.request(ping, b"", timeout_s=timeout_s, answered_by=role)).data)
-    except (NoResponders, NoAnswer, msgspec.DecodeError):
+    except (NoResponders, NoAnswer, *UNDECODABLE):
         return None
 
 

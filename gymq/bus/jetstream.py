@@ -14,7 +14,7 @@ import msgspec
 
 from gymq.bus.connection import Connection, Msg, is_no_responders
 from gymq.bus.errors import Denied, NoAnswer, NoResponders, TooLarge
-from gymq.errors import BusError
+from gymq.errors import UNDECODABLE, BusError
 from gymq.protocol import subjects
 
 
@@ -119,7 +119,7 @@ class JetStream:
         try:
             error = _decode_error(message.data).error
             answer: dict[str, Any] = msgspec.json.decode(message.data)
-        except msgspec.DecodeError as problem:
+        except UNDECODABLE as problem:
             raise BusError(f"not JetStream's answer on {subject}: {problem}") from None
         if error is not None and error.err_code == Code.STREAM_NOT_FOUND:
             raise JetStreamError(Code.STREAM_NOT_FOUND, f"the NATS server has no stream {subject.split('.')[2]}")
@@ -147,7 +147,7 @@ class JetStream:
             raise NoAnswer(f"no stream takes {subject}") from None
         try:
             ack = _decode_ack(message.data)
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             raise BusError(f"a program other than JetStream answers on {subject}: {error}") from None
         if ack.error is not None:
             raise JetStreamError(ack.error.err_code, ack.error.description)

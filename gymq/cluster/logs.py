@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from gymq.authoring import current_call
+from gymq.errors import UNDECODABLE
 from gymq.redaction import redact
 
 TAIL_BYTES = 1 << 20  # of each file
@@ -75,7 +76,7 @@ def shown(line: str) -> str:
     """Return a line of a log as people read it: the message of one that was logged, any other as it is."""
     try:
         return str(_decode(line).get("message", line))
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         return line
 
 
@@ -95,7 +96,7 @@ def _lines(file: Path) -> list[dict[str, str]]:
     for line in tail.splitlines():
         try:
             entry = _decode(line)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except UNDECODABLE:
             continue  # the output of a program, or a line that was cut
         lines.append({name: str(entry[name]) for name in _SHOWN if name in entry})
     return lines

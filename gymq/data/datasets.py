@@ -14,6 +14,7 @@ import msgspec
 from gymq.data.jsonl import NOT_A_FILE, JsonlError
 from gymq.data.run_files import file_digest
 from gymq.data.tables import num_header_lines, read_rows_of
+from gymq.errors import UNDECODABLE
 from gymq.extensions import extensions
 from gymq.workers import SHIPPED
 
@@ -184,7 +185,7 @@ def _saved_to_disk(folder: Path) -> list[Path]:
     try:
         names = [entry["filename"] for entry in msgspec.json.decode(state.read_bytes())["_data_files"]]
         files = [folder / str(name) for name in names]
-    except (OSError, msgspec.DecodeError, LookupError, TypeError) as error:
+    except (OSError, LookupError, TypeError, *UNDECODABLE) as error:
         raise DatasetError(f"{state}: not the state of a saved data set: {error!r}") from None
     missing = [str(file) for file in files if file.parent != folder or not file.is_file()]
     if missing:

@@ -17,7 +17,7 @@ from typing import IO, Any, Protocol, cast
 import msgspec
 import zstandard
 
-from gymq.errors import GymqError
+from gymq.errors import UNDECODABLE, GymqError
 
 MAX_LINE_BYTES = 512 * 1024 * 1024
 """A longer line is refused, so that a file without line breaks cannot fill the memory."""
@@ -131,7 +131,7 @@ def is_json(line: bytes) -> bool:
     """Return whether a line is one JSON value and nothing else."""
     try:
         msgspec.json.decode(line)
-    except (msgspec.DecodeError, RecursionError):
+    except UNDECODABLE:
         return False
     return True
 

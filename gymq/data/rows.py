@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from gymq.data.jsonl import JsonlError, LineSource, numbered_lines, parse_object
-from gymq.errors import GymqError
+from gymq.errors import UNDECODABLE, GymqError
 from gymq.protocol.messages import JUDGE_FIELDS, VerifiedRollout
 from gymq.protocol.subjects import MAX_INDEX as MAX_INDEX
 
@@ -69,7 +69,7 @@ def attempt_index(row: bytes, attempt: int) -> int:
     """Return the number of attempts at a rollout before one of its last task: those in earlier tasks are in its row."""
     try:
         return msgspec.json.decode(row, type=_Attempts).before + attempt
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         return attempt  # the field of the row was meant otherwise
 
 
@@ -125,7 +125,7 @@ def decode_line(line: bytes, kind: type[T], where: str) -> T:
         is_of_no_run = f"missing required field `{TASK_INDEX}`" in str(error)
         hint = "; the lines of files that a run wrote have it, rows of a data set do not" if is_of_no_run else ""
         raise RowError(f"{where}: {error}{hint}") from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         raise RowError(f"{where}: {_why_no_object(line)}") from None
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from gymq.data.run_changes import RecordedInstance
+from gymq.errors import UNDECODABLE
 from gymq.redaction import (
     MASK,
     environment_secrets,
@@ -69,7 +70,7 @@ def read_configuration(stored: bytes) -> RunConfiguration | None:
         return None
     try:
         return msgspec.json.decode(stored, type=RunConfiguration)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         return None
 
 

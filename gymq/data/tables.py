@@ -15,6 +15,7 @@ import msgspec
 
 from gymq.data.jsonl import MAX_LINE_BYTES, JsonlError, JsonlFile
 from gymq.data.rows import AGENT_REF, PARAMS
+from gymq.errors import UNDECODABLE
 
 ROWS_AT_ONCE = 8  # decoded to Python objects: a value that a file has once may be in each of them
 
@@ -82,7 +83,7 @@ def _is_array(file: Path) -> bool:
 def _array_lines(file: Path) -> Iterator[bytes]:
     try:
         rows = msgspec.json.decode(b"".join(JsonlFile(file)), type=list[msgspec.Raw])
-    except (msgspec.DecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise JsonlError(f"{file}: not a JSON array: {error}") from None
     for row in rows:
         yield msgspec.json.format(row, indent=-1) + b"\n"
@@ -156,7 +157,7 @@ def _line(row: dict[str, Any]) -> bytes:
 def _parsed(text: str, where: str) -> Any:
     try:
         return msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-    except (msgspec.DecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise JsonlError(f"{where}: expected an object or the JSON text of one: {error}") from None
 
 

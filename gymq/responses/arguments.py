@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from gymq.errors import UNDECODABLE
+
 UNPARSED_ARGUMENTS = "__unparsed_arguments__"
 """Key of an object that holds arguments which are not a JSON object, as the model wrote them."""
 NO_ARGUMENTS = "{}"
@@ -43,7 +45,7 @@ def sent_arguments(text: str | None) -> str:
     """
     try:
         _decode_object(text or "")
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+    except UNDECODABLE:
         return json.dumps(arguments_object(text))
     assert text is not None
     return text

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from gymq.errors import UNDECODABLE
 from gymq.responses.items import Item, function_call, function_tool
 from gymq.responses.tokens import token_fields
 
@@ -64,5 +65,5 @@ def _custom_call(item: Item) -> Item:
 def _input(arguments: str) -> str:
     try:
         return msgspec.json.decode(arguments, type=_Arguments).input
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+    except UNDECODABLE:
         return arguments

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from gymq.data.rows import AGENT_REF, PARAMS, attempt_index
+from gymq.errors import UNDECODABLE
 from gymq.protocol.messages import JUDGE_CALLS, Failure, Outcome, Unresolved, VerifiedRollout
 from gymq.protocol.tokens import TOKEN_FIELDS, to_json
 from gymq.responses import last_assistant_text
@@ -46,7 +47,7 @@ def row_of(outcome: Outcome) -> dict[str, Any]:
     """Return the row of an outcome; a failed row was never checked, and is empty if it is not an object."""
     try:
         decoded = msgspec.json.decode(outcome.row)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         return {}
     return decoded if isinstance(decoded, dict) else {}
 
@@ -185,7 +186,7 @@ def exact_record(outcome: Outcome) -> bytes:
     try:
         msgspec.json.decode(outcome.row)
         fields["row"] = msgspec.Raw(outcome.row)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         fields["row"] = outcome.row.decode("utf-8", "backslashreplace")
     return to_json(fields)
 

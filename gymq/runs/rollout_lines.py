@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from gymq.data.jsonl import JsonlError, JsonlFile, LineSource
+from gymq.errors import UNDECODABLE
 from gymq.extensions import extensions
 from gymq.protocol.messages import VerifiedRollout
 from gymq.runs.foreign_rollout import ForeignError, ForeignRollout, read_at
@@ -65,7 +66,7 @@ def _is_foreign(path: Path, of_lines: list[Format]) -> bool:
     try:
         first = next((line for line in JsonlFile(path) if not line.isspace()), b"")
         value = msgspec.json.decode(first)
-    except (JsonlError, msgspec.DecodeError, RecursionError):
+    except (JsonlError, *UNDECODABLE):
         return False  # reading the lines reports what is wrong with them
     return isinstance(value, dict) and any(form.is_it(value) for form in of_lines)
 
@@ -96,7 +97,7 @@ class _Lines:
     def _rollouts(self, line: bytes, where: str, index: int, repeats: dict[int, int]) -> Iterable[ForeignRollout]:
         try:
             value: Any = msgspec.json.decode(line)
-        except (msgspec.DecodeError, RecursionError) as error:
+        except UNDECODABLE as error:
             raise ForeignError(f"{where}: not JSON: {error}") from None
         form = next((form for form in self._forms if isinstance(value, dict) and form.is_it(value)), None)
         if form is None or form.read is None:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 
+from gymq.errors import UNDECODABLE
 from gymq.sandbox.interface import MIB, Limits, Program, ProgramSession, Sandbox, SandboxFailed, SessionEnded
 
 _INTERPRETER = (Path(__file__).parent / "interpreter.py").read_bytes()
@@ -64,7 +65,7 @@ class PythonSession:
                 step = msgspec.json.decode(answer, type=Step)
             except TimeoutError:
                 return _lost("out of time", timed_out=True)
-            except (SessionEnded, msgspec.DecodeError):
+            except (SessionEnded, *UNDECODABLE):
                 await session.close()
                 return _lost("the interpreter ended", timed_out=False)
             except BaseException:

@@ -76,3 +76,13 @@ def test_a_command_prints_any_error_as_one_sentence(monkeypatch, capsys, kind):
 def test_a_fault_of_gymq_keeps_its_traceback(monkeypatch):
     with pytest.raises(ZeroDivisionError):
         run_command(monkeypatch, ZeroDivisionError())
+
+
+def test_what_cannot_be_decoded_is_caught_under_one_name():
+    handlers = {
+        file.name
+        for file in FILES
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ExceptHandler) and node.type and "msgspec.DecodeError" in ast.unparse(node.type)
+    }
+    assert handlers == {"codec.py", "jsonl.py"}, "which say which of them it was; others catch gymq.errors.UNDECODABLE"

@@ -26,7 +26,7 @@ from gymq.bus.discovery import WorkerSearch, find_workers, is_running, not_runni
 from gymq.bus.jetstream import JetStream, JetStreamError, Stored
 from gymq.bus.weights.holding import LOOK_S, held, until_finished
 from gymq.defaults import CONFIRM_S, MAX_VERSIONS, InFlight, WeightsMode
-from gymq.errors import GymqError
+from gymq.errors import UNDECODABLE, GymqError
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.messages import BadMessage, Ping
@@ -266,7 +266,7 @@ def _not_safetensors(file: BinaryIO, size: int) -> str:
     try:
         header = msgspec.json.decode(file.read(length), type=dict[str, dict[str, Any]])
         ends = [tensor["data_offsets"][1] for name, tensor in header.items() if name != "__metadata__"]
-    except (msgspec.DecodeError, KeyError, IndexError, TypeError):
+    except (KeyError, IndexError, TypeError, *UNDECODABLE):
         return "its header does not describe tensors"
     expected = 8 + length + max(ends, default=0)
     return "" if expected == size else f"it has {size} bytes, and by its header {expected}"

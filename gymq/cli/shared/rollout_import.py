@@ -32,7 +32,7 @@ from gymq.data.rows import (
 )
 from gymq.data.run_configuration import encode_configuration
 from gymq.data.run_files import Manifest, RunFiles
-from gymq.errors import GymqError, UsageError
+from gymq.errors import UNDECODABLE, GymqError, UsageError
 from gymq.protocol import subjects, token_forms
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import (
@@ -292,7 +292,7 @@ def _value(members: dict[str, msgspec.Raw], name: str) -> Any:
         return None
     try:
         return msgspec.json.decode(members[name])
-    except (msgspec.DecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise _Unusable(f"`{name}`: {error}") from None
 
 

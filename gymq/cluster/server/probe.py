@@ -6,6 +6,7 @@ import contextlib
 import msgspec
 
 from gymq.cluster.server.config import MONITOR
+from gymq.errors import UNDECODABLE
 
 
 class Info(msgspec.Struct):
@@ -32,7 +33,7 @@ async def read_info(host: str, port: int, timeout_s: float) -> Info | None:
         return None
     try:
         return msgspec.json.decode(line.removeprefix(b"INFO "), type=Info)
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         return None
 
 
@@ -48,7 +49,7 @@ async def health_problem(host: str, port: int, password: str, timeout_s: float) 
     _, _, message = answer.partition(b"\r\nMSG ")
     try:
         health = msgspec.json.decode(message.partition(b"\r\n")[2], type=_HealthMessage).data
-    except msgspec.DecodeError:
+    except UNDECODABLE:
         return "it does not say how it is"
     return None if health.status == "ok" else health.error or health.status
 

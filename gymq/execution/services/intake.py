@@ -11,6 +11,7 @@ from gymq.bus.pull import Delivery
 from gymq.bus.queue.client import QueueClient
 from gymq.bus.queue.dead_letters import store_dead_letter
 from gymq.data.rows import AgentRef
+from gymq.errors import UNDECODABLE
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder
 from gymq.protocol.messages import BadMessage, Submission, Task
@@ -96,7 +97,7 @@ def read_submission(body: bytes) -> tuple[Submission, bytes, str]:
     try:
         row = msgspec.json.encode(msgspec.msgpack.decode(submission.row))
         head = _decode_head(row)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise BadMessage(f"`row`: {error}") from None
     except (OverflowError, TypeError, ValueError) as error:
         raise BadMessage(f"`row` has no JSON form: {error}") from None

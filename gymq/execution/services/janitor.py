@@ -17,6 +17,7 @@ from gymq.bus.queue.dead_letters import dead_letter_failure, store_dead_letter
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.bus.queue.tasks import UnreadableTask, failed_in_queue, read_task
 from gymq.bus.repeating import repeat
+from gymq.errors import UNDECODABLE
 from gymq.processes.background import end_task
 from gymq.protocol import subjects
 from gymq.protocol.messages import BadMessage, FailureClass
@@ -71,7 +72,7 @@ class Janitor:
     async def _handle(self, delivery: Delivery) -> None:
         try:
             await self._settle(_decode_advisory(delivery.data))
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             log.warning("an advisory that cannot be read: %s", error)
         await delivery.ack()
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from gymq.errors import UNDECODABLE
 from gymq.protocol.messages import VerifiedRollout
 from gymq.responses import Item, as_function, function_call_output
 from gymq.responses.items import new_id, reasoning_item, reasoning_texts
@@ -233,7 +234,7 @@ def _new(steps: list[dict[str, Any]], source: str) -> dict[str, Any]:
 def _call(item: Item) -> dict[str, Any]:
     try:
         arguments = msgspec.json.decode(item.get("arguments") or "{}")
-    except (msgspec.DecodeError, RecursionError):
+    except UNDECODABLE:
         arguments = None
     if not isinstance(arguments, dict):  # the format asks for an object, and the model wrote something else
         arguments = {"arguments": item.get("arguments")}

@@ -14,6 +14,7 @@ import msgspec
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
 
+from gymq.errors import UNDECODABLE
 from gymq.ext.http.errors import HttpError, invalid
 from gymq.ext.http.memory import BodyMemory, MemoryBudget
 from gymq.redaction import redact
@@ -158,7 +159,7 @@ def parse_object(body: bytes) -> dict[str, Any]:
     try:
         value = msgspec.json.decode(body)
         body.decode()
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         why = "it holds half of a surrogate pair" if _has_half_a_pair(body) else str(error)
         raise invalid(f"the body is not JSON: {why}") from None
     if not isinstance(value, dict):

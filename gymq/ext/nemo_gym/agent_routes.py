@@ -16,6 +16,7 @@ from gymq.data.jsonl import JsonlError
 from gymq.data.jsonl import parse_object as parse_row
 from gymq.data.rows import AGENT_REF, PARAMS, RowError, agent_name
 from gymq.data.trainer_results import NO_TOKEN_IDS, Untrainable, encode_result
+from gymq.errors import UNDECODABLE
 from gymq.ext.http.errors import HttpError, as_http_error, invalid
 from gymq.ext.http.previous_responses import NONE_KEPT
 from gymq.ext.http.requests import JSON, json_response, parse_object
@@ -144,7 +145,7 @@ def _checked_row(body: bytes) -> dict[str, msgspec.Raw]:
         raise invalid(f"the body must be a row: {str(error).removeprefix('the line is ')}") from None
     except KeyError:
         raise invalid(f"{PARAMS}: missing in the row") from None
-    except (msgspec.DecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise invalid(f"the body must be a row: {error}") from None
     try:
         responses.row_params(params)

@@ -11,6 +11,7 @@ import aiohttp
 import msgspec
 
 from gymq.data.failure_status import RowFailed
+from gymq.errors import UNDECODABLE
 
 Row = dict[str, Any]
 
@@ -78,7 +79,7 @@ class RowClient:
             raise RowFailed(answer.status, content)
         try:
             result: Row = msgspec.json.decode(content, type=dict[str, Any])
-        except (msgspec.DecodeError, RecursionError) as error:
+        except UNDECODABLE as error:
             raise RowFailed(0, f"the answer is not a result: {error}".encode()) from None
         return result
 

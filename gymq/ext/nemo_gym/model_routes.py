@@ -9,6 +9,7 @@ import msgspec
 from aiohttp import web
 
 from gymq.agent import checked_response
+from gymq.errors import UNDECODABLE
 from gymq.ext.http.dialects import RESPONSES, Dialect, dialects
 from gymq.ext.http.errors import HttpError, not_found
 from gymq.ext.http.model_calls import CAPTURE, PREFIX, Ask, answer, rollout_id
@@ -73,7 +74,7 @@ class ModelRoutes:
         """Return the model that a path or a body names, else the only one."""
         try:
             name = request.match_info.get("model") or msgspec.json.decode(body, type=_Named).model
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except UNDECODABLE:
             name = None  # the error comes from where the whole body is read
         found = self._context.directory.get(name or "")
         return found if found is not None and found.kind == "models" else self._context.only("models", request.path)

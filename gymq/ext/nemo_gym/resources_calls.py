@@ -12,6 +12,7 @@ import msgspec
 from gymq.agent import RESERVED_TOOL_NAMES, Caller
 from gymq.data.jsonl import JsonlError, parse_object
 from gymq.data.rows import FAILURE_CLASS, MAX_INDEX, PARAMS
+from gymq.errors import UNDECODABLE
 from gymq.ext.http.errors import HttpError, invalid, not_found, of_rollout_error
 from gymq.failures import RolloutError
 from gymq.protocol import subjects
@@ -66,7 +67,7 @@ class ResourcesCalls:
         try:
             text = arguments.decode() or "null"
             msgspec.json.decode(text)
-        except (UnicodeDecodeError, msgspec.DecodeError, RecursionError) as error:
+        except UNDECODABLE as error:
             raise invalid(f"the arguments are not JSON: {error}") from None
         request = ToolCall(
             rollout=self._rollout, timeout_s=self._timeout_s, number=_number(key), name=name, arguments=text
@@ -135,5 +136,5 @@ def _object(body: bytes) -> Mapping[str, Any]:
 def _decoded(fields: Mapping[str, Any], name: str) -> Any:
     try:
         return msgspec.json.decode(fields.get(name, b"null"))
-    except (msgspec.DecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise invalid(f"{name}: {error}") from None

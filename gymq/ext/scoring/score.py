@@ -23,7 +23,7 @@ from gymq.data.rows import (
 )
 from gymq.data.run_files import RunFiles, failure_row, is_refused_row, output_row
 from gymq.defaults import PASS_THRESHOLD, SCORE_CONCURRENCY
-from gymq.errors import UsageError
+from gymq.errors import UNDECODABLE, UsageError
 from gymq.failures import InvalidTask, RolloutError
 from gymq.protocol import token_forms
 from gymq.protocol.messages import FailureClass, Unresolved, Verified, VerifiedRollout
@@ -225,7 +225,7 @@ def _response_of(entry: _Entry) -> dict[str, Any] | None:
     """Return the response of a rollout; None if there is none that can be read."""
     try:
         response = None if entry.response is None else msgspec.json.decode(entry.response)
-    except (msgspec.DecodeError, RecursionError):
+    except UNDECODABLE:
         return None
     return response if isinstance(response, dict) else None
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from gymq.errors import UNDECODABLE
 from gymq.protocol.messages import VerifiedRollout
 from gymq.responses import Item, responses_to_chat
 from gymq.runs.foreign_rollout import (
@@ -111,7 +112,7 @@ def _with_calls(message: Any) -> Any:
         if isinstance(call, str):
             try:
                 call = msgspec.json.decode(call)
-            except msgspec.DecodeError:
+            except UNDECODABLE:
                 continue
         if isinstance(call, dict) and "function" not in call:
             call = {"id": call.get("id"), "function": {name: call.get(name) for name in ("name", "arguments")}}

@@ -12,6 +12,7 @@ import msgspec
 
 from gymq.bus import Bus
 from gymq.bus.queue.outcome_store import OutcomeStore
+from gymq.errors import UNDECODABLE
 from gymq.ext.viewer.highlighting import LANGUAGE_OF_FIELD, TRACEBACK, TRACEBACK_LANGUAGE
 from gymq.ext.viewer.rendering import MOST_TEXTS, Rendering, RichText
 from gymq.ext.viewer.rollout_view import View, stored_view, tokens_of_item
@@ -193,7 +194,7 @@ def _inside(text: str) -> Iterable[tuple[str, str]]:
     """Return the texts in the JSON that a call's arguments or its result may be."""
     try:
         decoded = msgspec.json.decode(text)
-    except (msgspec.DecodeError, RecursionError):
+    except UNDECODABLE:
         return [("json", text)]
     return _texts(decoded, "") if isinstance(decoded, dict | list) else []
 

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from gymq.data.rows import PARAMS, attempt_index
+from gymq.errors import UNDECODABLE
 from gymq.ext.http.errors import not_found
 from gymq.ext.viewer.in_flight import RecordedEffect
 from gymq.protocol.messages import (
@@ -160,7 +161,7 @@ def _asked(row: bytes, verdict: Mapping[str, Any]) -> View:
     """
     try:
         fields = msgspec.json.decode(row)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNDECODABLE:
         return {"row": row.decode("utf-8", "backslashreplace"), "input": []}
     if not isinstance(fields, dict):
         return {"row": fields, "input": []}

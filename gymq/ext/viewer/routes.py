@@ -13,6 +13,7 @@ from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.bus.queue.steering import Retuning
 from gymq.bus.streams import TASKS
 from gymq.cluster.logs import newest_lines
+from gymq.errors import UNDECODABLE
 from gymq.ext.http.context import NEXT_BUS_S, ReadContext
 from gymq.ext.http.errors import HttpError, invalid, not_found, run_not_found
 from gymq.ext.http.requests import JSON, Handler, read_body
@@ -252,7 +253,7 @@ class WebRoutes:
         """Change a run's share of the workers, its priority or its limit."""
         try:
             changes = _decode_retuning(await self._body(request))
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             raise invalid(f"the body is not a change of a run: {error}") from None
         return _answer(await self._actions.retune(run_of(request), changes))
 
@@ -269,7 +270,7 @@ class WebRoutes:
         body = await self._body(request)
         try:
             description = _decode_description(body)
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             raise invalid(f"the body is not a note with tags: {error}") from None
         changed = await self._actions.describe(run_of(request), description)
         return _answer({"note": changed.note, "tags": changed.tags})
@@ -355,7 +356,7 @@ class WebRoutes:
         body = await self._body(request)
         try:
             sources = _decode_texts(body)
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             raise invalid(f"the body is not a list of texts: {error}") from None
         return _answer(await self._rendering.render(sources))
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 import zstandard
 
-from gymq.data.jsonl import JsonlFile
+from gymq.data.jsonl import JsonlError, JsonlFile, parse_object
 from gymq.ext.formats.inspect_log import value_of
 from gymq.ext.formats.trajectories import TrajectoryFile
 from gymq.protocol.messages import Failure, FailureClass, Stage, VerifiedRollout
@@ -220,6 +220,14 @@ def test_a_document_that_cannot_be_read_is_named_with_the_place(tmp_path: Path, 
     (tmp_path / "x.json").write_text(text)
     with pytest.raises(ForeignError, match=rf"x\.json: {problem}"):
         read(tmp_path / "x.json")
+
+
+def test_a_first_line_that_is_not_utf_8_is_left_to_those_who_read_lines(tmp_path: Path) -> None:
+    file = tmp_path / "rollouts.jsonl"
+    file.write_bytes(b'{"reward": "\xff"}\n')
+    (line,) = rollout_lines(file)
+    with pytest.raises(JsonlError, match="not UTF-8"):
+        parse_object(line)
 
 
 def test_results_of_verifiers_are_read_as_they_were_written(tmp_path: Path) -> None:

@@ -45,6 +45,15 @@ async def test_a_description_that_does_not_fit_is_refused(web: Web, run: str, bo
         assert answer.status == 422
 
 
+@pytest.mark.parametrize("action", ["description", "retune"])
+@pytest.mark.parametrize("body", [b'{"note": "\xff"}', b"{", b"[" * 100_000])
+async def test_a_body_that_cannot_be_decoded_is_refused(web: Web, run: str, action: str, body: bytes) -> None:
+    await web.announce(run, num_rollouts=1)
+    headers = {"Content-Type": "application/json"}
+    async with web.session.post(f"{web.url}api/runs/{run}/{action}", data=body, headers=headers) as answer:
+        assert answer.status == 422
+
+
 async def test_a_run_is_cancelled_with_what_is_queued_of_it(web: Web, run: str) -> None:
     await web.announce(run, num_rollouts=2)
     queue = QueueClient(web.world.bus)

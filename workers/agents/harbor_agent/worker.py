@@ -16,6 +16,7 @@ from gymq.workers.agents.program_agent.installed_harness import container_progra
 
 import gymq
 from gymq import responses
+from gymq.errors import UNDECODABLE
 from gymq.ext.gateway import Capture, Gateway
 from gymq.protocol.messages import FailureClass
 from gymq.sandbox import NETWORK, Docker, Workspace, network_address
@@ -133,7 +134,7 @@ class HarborAgent(gymq.Agent):
     def _task(self, row: bytes) -> tuple[Task, DataSet]:
         try:
             alias, _, name = msgspec.json.decode(row, type=Row).instance_id.partition("::")
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             raise gymq.InvalidTask(f"row: {error}") from None
         data_set = self.options.harbor_datasets.get(alias)
         if data_set is None or not _NAME.fullmatch(name):

@@ -15,6 +15,7 @@ from gymq.workers.agents.mini_swe_agent.instance import ImageTemplate, Instance
 import gymq
 from gymq import responses
 from gymq.agent import OwnVerifier
+from gymq.errors import UNDECODABLE
 
 Item = dict[str, Any]
 
@@ -65,7 +66,7 @@ class MiniSweAgent(gymq.Agent):
     async def run(self, rollout: gymq.Rollout) -> gymq.Verdict:
         try:
             instance = _decode_instance(rollout.row)
-        except msgspec.DecodeError as error:
+        except UNDECODABLE as error:
             raise gymq.InvalidTask(f"row: {error}") from None
         asked: list[Item] = []
         if self.options.run_golden:

@@ -8,6 +8,7 @@ import msgspec
 from gymq.workers.agents.mini_swe_agent import instance as mini_swe_agent
 
 import gymq
+from gymq.errors import UNDECODABLE
 
 # Fields of a request's metadata that are meant for the agent.
 OF_THE_INSTANCE = frozenset(
@@ -39,7 +40,7 @@ def read(row: bytes, metadata: dict[str, Any]) -> tuple[Instance, bytes]:
         members = given | inner | msgspec.json.decode(row, type=dict[str, msgspec.Raw])
         whole = msgspec.json.encode(members)
         return msgspec.json.decode(whole, type=Instance), whole
-    except msgspec.DecodeError as error:
+    except UNDECODABLE as error:
         raise gymq.InvalidTask(f"the row has no instance: {error}") from None
 
 

@@ -18,6 +18,7 @@ from gymq.workers.models.vllm_model.asked import Exchange, readable
 from gymq.workers.models.vllm_model.sampler import Sampler
 
 import gymq
+from gymq.errors import UNDECODABLE
 
 log = logging.getLogger("gymq.local_vllm_model")
 
@@ -133,5 +134,5 @@ def _reason(raw: bytes) -> str:
     try:
         answer = msgspec.json.decode(raw)
         return str(answer["error"]["message"])
-    except (msgspec.DecodeError, LookupError, TypeError):
+    except (LookupError, TypeError, *UNDECODABLE):
         return ""

@@ -34,6 +34,7 @@ from gymq.workers.models.openai_model.retry import (
 )
 
 import gymq
+from gymq.errors import UNDECODABLE
 from gymq.protocol.tokens import to_json
 from gymq.responses.errors import note
 
@@ -190,7 +191,7 @@ class Endpoint:
                 for name, length in listed.items()
                 if isinstance(name, str)
             }
-        except (aiohttp.ClientError, OSError, msgspec.DecodeError, UnicodeDecodeError, *_NO_LIST):
+        except (aiohttp.ClientError, OSError, *_NO_LIST, *UNDECODABLE):
             return {}
 
     async def get(self, path: str, max_bytes: int) -> tuple[int, bytes]:
@@ -285,7 +286,7 @@ class Endpoint:
         try:
             try:
                 parsed = self._decoded(url, body)
-            except (msgspec.DecodeError, UnicodeDecodeError):
+            except UNDECODABLE:
                 parsed = self._mended(body)
         except (ValueError, RecursionError) as error:
             if head.content_type == "text/html":
@@ -329,7 +330,7 @@ class Endpoint:
         text = "an HTML page" if head.content_type == "text/html" else body.decode(errors="replace")
         try:
             said, code = reason_and_code(_decode(body), text)
-        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        except UNDECODABLE:
             said, code = text, ""
         reason = self.excerpt(said)
         message = self.redacted(f"{url}: {head.status} {head.reason}".rstrip())

@@ -22,6 +22,7 @@ import msgspec
 import zstandard
 
 import gymq
+from gymq.errors import UNDECODABLE
 from gymq.protocol.subjects import RolloutId
 from gymq.protocol.tokens import encode_json
 
@@ -158,6 +159,6 @@ def _read(file: Path) -> _Entry | None:
         return _decode(zstandard.ZstdDecompressor().decompress(file.read_bytes()))
     except FileNotFoundError:
         return None
-    except (OSError, zstandard.ZstdError, msgspec.DecodeError) as error:
+    except (OSError, zstandard.ZstdError, *UNDECODABLE) as error:
         log.warning("%s cannot be read, and is asked for again: %s", file, error)
         return None

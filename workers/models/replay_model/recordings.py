@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 import msgspec
 from gymq.workers.models.replay_model.conversation import Item, beginning, continued, model_turns, text_of
 
-from gymq.errors import GymqError
+from gymq.errors import UNDECODABLE, GymqError
 from gymq.protocol import token_forms
 from gymq.responses import ResponsesError, user_message, validate_params, validate_response
 
@@ -137,7 +137,7 @@ class Recordings:
                 parsed = _decode(line)
                 validate_params({"input": parsed.asked.input})
                 validate_response(parsed.response)
-            except (msgspec.DecodeError, ResponsesError, RecursionError) as error:
+            except (ResponsesError, *UNDECODABLE) as error:
                 raise BadRecording(f"{path}:{number}: {error}") from None
             order = (parsed.task_index, parsed.rollout_index)
             self._add(_Recording(file, offset, len(line), order), parsed, prompts)

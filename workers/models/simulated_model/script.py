@@ -7,6 +7,7 @@ from typing import Annotated, Any
 import msgspec
 
 import gymq
+from gymq.errors import UNDECODABLE
 
 SOLUTION = "simulated_solution"
 MISTAKE = "simulated_mistake"
@@ -60,7 +61,7 @@ def read_script(metadata: dict[str, Any], *, succeeds: bool) -> Script:
         raise _unreadable(member, "expected JSON text")
     try:
         return _decode(text)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise _unreadable(member, f"{error}; {_FORM}") from None
 
 

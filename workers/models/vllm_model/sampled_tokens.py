@@ -19,6 +19,7 @@ import msgspec
 from gymq.workers.models.vllm_model import token_places
 from gymq.workers.models.vllm_model.completion_body import LogProbs
 
+from gymq.errors import UNDECODABLE
 from gymq.protocol.tokens import pack_fields
 from gymq.responses import InvalidReply, InvalidRequest, token_fields
 from gymq.responses.errors import warn_once
@@ -180,7 +181,7 @@ def _named_ids(names: list[Any]) -> list[int] | None:
     if num_with_prefix == len(names) == text.count(_ID_PREFIX) and text.count(",") == max(0, len(names) - 1):
         try:
             return _decode_ids(f"[{text.replace(_ID_PREFIX, '')}]")
-        except msgspec.DecodeError:
+        except UNDECODABLE:
             raise InvalidReply(_LIST, "expected a list of token ids") from None
     if _ID_PREFIX in text:
         raise InvalidReply(_LIST, f"some tokens are named {_ID_PREFIX}<n> and some are not")

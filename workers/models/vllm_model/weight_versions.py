@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import aiohttp
 import msgspec
 
+from gymq.errors import UNDECODABLE
+
 UNNAMED = "default"
 """The version of weights that nobody has named, as vLLM and SGLang have it."""
 
@@ -148,7 +150,7 @@ async def _read(get: Get, path: str) -> str | None:
         status, body = await get(path, _MAX_BYTES)
     try:
         return named(msgspec.json.decode(body, type=dict[str, Any])[_FIELD]) if status == _OK else None
-    except (msgspec.DecodeError, UnicodeDecodeError, KeyError):
+    except (KeyError, *UNDECODABLE):
         return None
 
 

@@ -13,6 +13,7 @@ import msgspec
 import pydantic
 
 import gymq
+from gymq.errors import UNDECODABLE
 
 # A verdict can hold integers of 64 bits.
 INTEGERS = pydantic.TypeAdapter(list[Annotated[int, pydantic.Field(ge=-(2**63), le=2**63 - 1)]])
@@ -72,7 +73,7 @@ def last_values(calls: Sequence[Mapping[str, Any]]) -> list[Value] | None:
         return []
     try:
         return msgspec.json.decode(hand_ins[-1].get("arguments") or "", type=HandIn).synonym_values
-    except (msgspec.DecodeError, RecursionError):
+    except UNDECODABLE:
         return None
 
 

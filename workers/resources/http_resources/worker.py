@@ -23,6 +23,7 @@ from gymq.workers.resources.http_resources.service import (
 )
 
 import gymq
+from gymq.errors import UNDECODABLE
 from gymq.protocol.tokens import to_json
 
 # Other paths of such a server; a model that calls one of them as a tool would reach past its tools.
@@ -174,7 +175,7 @@ def _verdict(answer: Answer, row: dict[str, msgspec.Raw]) -> gymq.Verdict:
         raise _not_verified(answer)
     try:
         members = msgspec.json.decode(answer.body, type=dict[str, Any])
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except UNDECODABLE as error:
         raise _broken(f"/verify did not answer with a JSON object: {error}") from None
     failure_class = members.get("_ng_failure_class")
     if failure_class or members.get("_ng_no_persist"):
