@@ -6,14 +6,16 @@ import argparse
 import statistics
 import tempfile
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import uvloop
 
 from benchmarks import endpoint, floor, ours
 from benchmarks.measure import Measured
 from benchmarks.workloads import WORKLOADS, Workload, chosen
+from gymq.defaults import Layout
 
 Runner = Callable[[Workload, Path], Coroutine[Any, Any, Measured]]
 
@@ -22,10 +24,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="gymq next to bare nats-py")
     parser.add_argument("workloads", nargs="*", metavar="WORKLOAD", help=f"of {', '.join(WORKLOADS)}; default: all")
     parser.add_argument("--floor", action="store_true", help="print one line a workload, ending with its ratio")
+    parser.add_argument("--layout", choices=get_args(Layout), default="kinds", help="of gymq's processes")
     parser.add_argument("--pairs", type=int, default=3, help="alternating runs of floor and gymq (default 3)")
     arguments = parser.parse_args()
     for workload in chosen(parser, arguments.workloads or list(WORKLOADS)):
-        _compare(workload, arguments.pairs, brief=arguments.floor)
+        _compare(replace(workload, layout=arguments.layout), arguments.pairs, brief=arguments.floor)
 
 
 def _compare(workload: Workload, pairs: int, *, brief: bool) -> None:

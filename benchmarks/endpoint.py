@@ -113,7 +113,7 @@ async def run(workload: Workload, folder: Path) -> Measured:
         }
         _, *others = instances(workload)
         workers = [Instance("bench_model", "models", "vllm_model", options), *others]
-        async with Cluster(workers, folder=folder, log_level="warning") as cluster:
+        async with Cluster(workers, folder=folder, log_level="warning", layout=workload.layout) as cluster:
             port = free_port()
             process = bridge.in_process(bridge.serve_bridge, cluster.url, port)
             try:

@@ -11,6 +11,7 @@ from benchmarks.workloads import model_reply
 
 class BenchModel(gymq.Model):
     max_concurrency = 100_000
+    is_client = True
 
     async def respond(self, request: gymq.ModelRequest) -> dict[str, Any]:
         told = request.params["metadata"]

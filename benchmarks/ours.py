@@ -42,7 +42,8 @@ async def run(workload: Workload, folder: Path) -> Measured:
     """Collect the workload once on a warm cluster."""
     data = folder / "rows.jsonl"
     data.write_bytes(b"".join(workload.row(number) + b"\n" for number in range(workload.rollouts // REPEATS)))
-    async with Cluster(instances(workload), folder=folder, log_level="warning") as cluster:
+    workers = instances(workload)
+    async with Cluster(workers, folder=folder, log_level="warning", layout=workload.layout) as cluster:
         bus = await Bus.connect(cluster.url, role="client", name="benchmark")
         await _collect(bus, workload, data, folder / "warm.jsonl", max(64, workload.window // 8))
         processes = family(os.getpid())

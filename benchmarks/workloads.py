@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gymq.defaults import Layout
+
 ADD = {
     "type": "function",
     "name": "add",
@@ -40,6 +42,7 @@ class Workload:
     tokens: int = 0
     latency_s: float = 0.0
     over_http: bool = False  # rows are posted to the bridge, and the model is an endpoint
+    layout: Layout = "kinds"
 
     @property
     def stateful(self) -> bool:

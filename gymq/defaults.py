@@ -18,6 +18,9 @@ Kind = Literal["agents", "models", "resources"]
 ClusterPart = Literal[Kind, "services"]
 """What `gymq up --only` starts: the workers of a kind, or the services."""
 
+Layout = Literal["kinds", "cells"]
+"""Which light workers share a process: those of a kind, or an agent and all that it calls."""
+
 TokenForm = Literal["full", "chain", "none"]
 """The form of token ids in a file, see `gymq.protocol.token_forms`."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 from gymq.authoring import Worker
 from gymq.defaults import WeightsMode
@@ -74,6 +74,7 @@ class WeightsUpdate:
 class Model(Worker, ABC):
     """Answers Responses requests."""
 
+    is_client: ClassVar[bool] = False  # of an endpoint: it holds no weights, so there may be one in each process
     # Of the weights that answer now. A model that knows it sets it in `start`; after `load_weights` gymq does.
     policy_version: str = ""
     # Whether someone else gives its engines their weights, so that their version is known only if it is announced.

@@ -46,7 +46,7 @@ def up(
     from gymq.cli.shared.configuration import read_config
     from gymq.cluster.launch import Cluster
     from gymq.cluster.ray_launch import RayNodes
-    from gymq.config.process_settings import RAY_ADDRESS, process_variables
+    from gymq.config.process_settings import RAY_ADDRESS, layout, process_variables
 
     settings = read_config(sources, overrides)
     workers = workers_to_start(settings, only)
@@ -67,6 +67,7 @@ def up(
         logs_to_stderr=log_to == "stderr",
         variables=process_variables(settings.tree),
         new_child=None if ray is None else RayNodes(ray).child,
+        layout=layout(settings.tree) if ray is None and not only else "kinds",
     )
     health = None if health_port is None else (health_host, health_port)
     asyncio.run(run_cluster(cluster, settings, len(workers), is_whole=not only, has_server=nats is None, health=health))

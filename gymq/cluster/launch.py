@@ -1,7 +1,8 @@
 """Starts a cluster on this machine: the embedded server if none is given, the streams, and the worker processes.
 
-Light workers share a process by kind; an instance with `num_workers: N` gets N processes of its own, one that is
-`isolated` a process with its own Python environment, and one with `pass_env` a process with these variables.
+Light workers share a process by kind, or all of them with the layout `cells`, where each core has such a process. An
+instance with `num_workers: N` gets N processes of its own, one that is `isolated` a process with its own Python
+environment, and one with `pass_env` a process with these variables.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ import msgspec
 
 from gymq.bus import Bus, credentials, streams
 from gymq.bus.discovery import check_versions
+from gymq.cluster import cells
 from gymq.cluster.child import Child
 from gymq.cluster.server import EmbeddedServer
 from gymq.cluster.server.roles import OPERATOR, SERVICES
 from gymq.cluster.worker_process import ProcessSpec
 from gymq.config import digest_of
+from gymq.defaults import Layout
 from gymq.execution.services.run_queues import RunQueues
 from gymq.processes.keeping import keep_running, shown_status
 from gymq.protocol.instances import ROLE_OF, Instance
@@ -71,6 +74,7 @@ class Cluster:
         variables: Mapping[str, str] | None = None,
         new_child: Callable[[str, ProcessSpec], WorkerProcess] | None = None,
         prepare: Callable[[Bus], Awaitable[None]] | None = None,
+        layout: Layout = "kinds",
     ) -> None:
         """Prepare a cluster of worker processes.
 
@@ -85,6 +89,7 @@ class Cluster:
             variables: environment variables of all processes.
             new_child: returns a process with a name, not started yet; None: processes on this machine.
             prepare: called with the streams of the embedded server before any worker uses them.
+            layout: whether light workers share processes by kind, or in cells (`gymq.cluster.cells`).
         """
         self._instances = [msgspec.structs.replace(instance, digest=digest_of(instance)) for instance in instances]
         self._folder = folder
@@ -100,6 +105,7 @@ class Cluster:
         self._variables = dict(variables or {})
         self._new_child = new_child or self._child_here
         self._prepare = prepare
+        self._layout = layout
         self._is_started = False
         self._server: EmbeddedServer | None = None
         self._bus: Bus | None = None  # as the operator
@@ -174,7 +180,7 @@ class Cluster:
 
     async def _stop(self) -> None:
         # Agents first: the others must answer until the last rollout is done.
-        for role in ("agent", "services", "resources", "model"):
+        for role in ("agent", cells.ROLE, SERVICES, "resources", "model"):
             await asyncio.gather(*(_stop_child(child) for child in self.children if child.spec.role == role))
         if self._trimming is not None:
             self._trimming.cancel()
@@ -190,15 +196,19 @@ class Cluster:
     def _plan(self) -> list[tuple[str, ProcessSpec]]:
         shared: dict[str, list[Instance]] = {}
         planned: list[tuple[str, list[Instance], str]] = []
+        in_cells = cells.cells(self._instances) if self._layout == "cells" else []
         for instance in self._instances:
+            if in_cells and instance in in_cells[0]:
+                continue
             copies = instance.options.get("num_workers") or 1
             if copies == 1 and not instance.options.get("isolated") and not instance.options.get("pass_env"):
                 shared.setdefault(instance.kind, []).append(instance)
                 continue
             for number in range(copies):
-                planned.append((f"{instance.name}-{number}", [instance], instance.kind))
-        planned += [(kind, instances, kind) for kind, instances in shared.items()]
-        specs = [(name, self._spec(ROLE_OF[kind], instances)) for name, instances, kind in planned]
+                planned.append((f"{instance.name}-{number}", [instance], ROLE_OF[instance.kind]))
+        planned += [(kind, instances, ROLE_OF[kind]) for kind, instances in shared.items()]
+        planned += [(f"{cells.ROLE}-{number}", instances, cells.ROLE) for number, instances in enumerate(in_cells)]
+        specs = [(name, self._spec(role, instances)) for name, instances, role in planned]
         if not self._services:
             return specs
         if credentials.may_take(self.url, SERVICES):

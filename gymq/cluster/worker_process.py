@@ -34,6 +34,7 @@ from gymq.bus.rpc.quarantine import Quarantine, SuspectCall, SuspectCalls
 from gymq.bus.rpc.routing import RoutedCalls, Routes
 from gymq.bus.rpc.serving import Server
 from gymq.cluster import event_loop, logs
+from gymq.cluster.cells import ROLE
 from gymq.cluster.loop_watch import LoopWatch
 from gymq.errors import GymqError
 from gymq.execution.agent_runner import AgentRunner
@@ -317,7 +318,7 @@ async def run(spec: ProcessSpec, parent: socket.socket, refused: Mapping[str, st
 
 async def _serve(host: InstanceHost, spec: ProcessSpec, parent: socket.socket, stopped: asyncio.Task[bool]) -> int:
     watch = LoopWatch(parent)
-    if spec.role == "resources":
+    if spec.role in ("resources", ROLE):
         watch.start()
     lost = asyncio.create_task(host.lost())
     await asyncio.wait([lost, stopped], return_when=asyncio.FIRST_COMPLETED)

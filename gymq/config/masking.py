@@ -10,10 +10,12 @@ from typing import Any
 import msgspec
 
 from gymq.config.instances import worker_options
+from gymq.config.process_settings import LAYOUT
 from gymq.data.run_changes import RecordedInstance, decisive_options, flattened
 from gymq.protocol.instances import Instance
 from gymq.redaction import MASK, may_name_secret, names_headers, names_secret, without_named_secrets, without_queries
 
+_NOT_DECISIVE = ("config_paths", LAYOUT)  # for the outcome of a run
 _USER_INFO = re.compile(r"(?<=://)[^/?#\s]+(?=@)")
 
 
@@ -69,15 +71,17 @@ def source_digest(implementation: str) -> str:
 def fingerprint(tree: dict[str, Any]) -> str:
     """Return a digest of a configuration that identifies it when a run is resumed.
 
-    It does not depend on the order of keys, on the names of the files, or on secrets: texts under a key whose last word
-    is one such as token, key, secret or password, and credentials inside URLs. It is meant for the tree without
-    addresses, which differ from start to start.
+    It does not depend on the order of keys, on the names of the files, on the layout, or on secrets: texts under a key
+    whose last word is one such as token, key, secret or password, and credentials inside URLs. It is meant for the
+    tree without addresses, which differ from start to start.
 
     Returns:
         64 hexadecimal digits of a SHA-256.
     """
     content = {
-        str(key): _replaced(key, value, _compared, names_secret) for key, value in tree.items() if key != "config_paths"
+        str(key): _replaced(key, value, _compared, names_secret)
+        for key, value in tree.items()
+        if key not in _NOT_DECISIVE
     }
     return hashlib.sha256(msgspec.json.encode(content, order="sorted", enc_hook=str)).hexdigest()
 

@@ -1,11 +1,12 @@
-"""Top-level settings of NeMo Gym that hold for all processes of the workers, as environment variables of these."""
+"""Top-level settings that hold for all processes of the workers: which these are, and environment variables of them."""
 
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from gymq.config.errors import ConfigError
+from gymq.defaults import Layout
 from gymq.protocol.instances import PROFILES_VARIABLE
 
 RAY_ADDRESS = "ray_head_node_address"
@@ -13,8 +14,9 @@ PROFILING = "profiling_enabled"
 PROFILES = "profiling_results_dirpath"
 OBSERVABILITY = "observability_enabled"
 TOKEN_ID_CAPTURE = "token_id_capture"
+LAYOUT = "layout"
 
-SETTINGS = frozenset({RAY_ADDRESS, PROFILING, PROFILES, OBSERVABILITY, TOKEN_ID_CAPTURE})
+SETTINGS = frozenset({RAY_ADDRESS, PROFILING, PROFILES, OBSERVABILITY, TOKEN_ID_CAPTURE, LAYOUT})
 """Settings that are in effect here; none of them is an instance."""
 
 HAVE_TOKENS = "results have their tokens here, not receipts for them; set token_capture.enabled to false"
@@ -41,6 +43,18 @@ def process_variables(tree: Mapping[str, Any]) -> dict[str, str]:
     return variables
 
 
+def layout(tree: Mapping[str, Any]) -> Layout:
+    """Return which workers of a configuration share a process.
+
+    Raises:
+        ConfigError: the setting has another value.
+    """
+    found: Layout | None = tree.get(LAYOUT)
+    if found not in (None, *get_args(Layout)):
+        raise ConfigError(f"{LAYOUT} must be {' or '.join(get_args(Layout))}, not {found!r}")
+    return found or "kinds"
+
+
 def check_settings(tree: Mapping[str, Any]) -> None:
     """Check the types of the settings.
 
@@ -54,6 +68,7 @@ def check_settings(tree: Mapping[str, Any]) -> None:
         if tree.get(name) is not None and not isinstance(tree[name], bool):
             raise ConfigError(f"{name} must be true or false, not {tree[name]!r}")
     is_enabled(tree.get(TOKEN_ID_CAPTURE))
+    layout(tree)
 
 
 def is_enabled(capture: Any) -> bool:

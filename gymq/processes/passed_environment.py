@@ -72,7 +72,7 @@ def passed(role: str, present: Mapping[str, str], asked: Iterable[str] = ()) -> 
     if role == "model":
         names, beginnings = names | _NAMES_OF_MODELS, beginnings + _BEGINNINGS_OF_MODELS
     given = {name: value for name, value in present.items() if name in names or name.startswith(beginnings)}
-    if role == "agent":
+    if role in ("agent", "cell"):
         given |= _installer_settings(present)
     for name in asked:
         if name not in present:

@@ -10,6 +10,9 @@ import tempfile
 from collections import Counter
 from dataclasses import fields
 from pathlib import Path
+from typing import get_args
+
+from gymq.defaults import Layout
 
 from .experiment import NoFaults, run
 from .promises import Verdict, judge
@@ -23,13 +26,14 @@ def main() -> int:
     parser.add_argument("--single", type=int, default=Scenario.single, help="single-turn rollouts a seed")
     parser.add_argument("--stateful", type=int, default=Scenario.stateful, help="rollouts of many turns a seed")
     parser.add_argument("--turns", type=int, default=Scenario.turns, help="turns of each of those")
+    parser.add_argument("--layout", choices=get_args(Layout), default="kinds")
     parser.add_argument("--no-faults", action="store_true")
     given = parser.parse_args()
     verdicts: list[Verdict] = []
     kept = True
     for seed in range(given.first_seed, given.first_seed + given.seeds):
         folder = Path(tempfile.mkdtemp(prefix=f"chaos-{seed}-"))
-        scenario = Scenario(seed, given.single, given.stateful, given.turns)
+        scenario = Scenario(seed, given.single, given.stateful, given.turns, given.layout)
         try:
             verdict = judge(
                 scenario, asyncio.run(run(scenario, folder, injector=NoFaults() if given.no_faults else None))

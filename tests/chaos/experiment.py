@@ -106,7 +106,15 @@ async def run(
     log.mkdir(parents=True)
     rows, output = folder / "rows.jsonl", folder / "rollouts.jsonl"
     scenario.write(rows)
-    cluster = Cluster(instances(log), folder=folder, url=url, replicas=replicas, ack_wait_s=ack_wait_s, drain_s=5.0)
+    cluster = Cluster(
+        instances(log, scenario.layout),
+        folder=folder,
+        url=url,
+        replicas=replicas,
+        ack_wait_s=ack_wait_s,
+        drain_s=5.0,
+        layout=scenario.layout,
+    )
     async with cluster:
         timeout_s = ROLLOUT_TIMEOUT_S * scenario.slowness
         collector = Collector(cluster.url, rows, output, folder / "collector.log", timeout_s)
@@ -218,7 +226,12 @@ def _pids(role: str, cluster: Cluster, collector: Collector, folder: Path) -> li
         record = Store(folder / "jetstream").read_record()
         return [record.pid] if record is not None else []
     children = [child for child in cluster.children if isinstance(child, Child)]
-    wanted = [child.process for child in children if role in (child.spec.role, "fork server")]
+    in_cells = role in ("agent", "model", "resources")
+    wanted = [
+        child.process
+        for child in children
+        if role in (child.spec.role, "fork server") or (in_cells and child.spec.role == "cell")
+    ]
     alive = [process.pid for process in wanted if process is not None and process.returncode is None]
     return sorted({parent for pid in alive if (parent := _parent(pid)) is not None}) if role == "fork server" else alive
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gymq.defaults import Layout
 from gymq.protocol.instances import Instance
 
 from .rows import row
@@ -26,6 +27,7 @@ class Scenario:
     single: int = 2000
     stateful: int = 304
     turns: int = USUAL_TURNS  # model calls of a stateful rollout
+    layout: Layout = "kinds"
 
     @property
     def slowness(self) -> float:
@@ -74,19 +76,20 @@ def _row(rng: random.Random, number: int, agent: str, turns: int) -> dict[str, A
     )
 
 
-def instances(log: Path) -> list[Instance]:
-    """The workers. One agent has two processes, so that a dead one's tasks go to a living one."""
+def instances(log: Path, layout: Layout = "kinds") -> list[Instance]:
+    """The workers. One agent has two processes, so that a dead one's tasks go to a living one; a cell has them all."""
+    copies: dict[str, Any] = {"num_workers": 2} if layout == "kinds" else {}
 
     def environment(name: str, implementation: str) -> Instance:
-        return Instance(name, "resources", str(WORKERS / implementation), {"num_workers": 2, "log": str(log)})
+        return Instance(name, "resources", str(WORKERS / implementation), {**copies, "log": str(log)})
 
     return [
-        Instance("policy", "models", str(WORKERS / "policy.py"), {"num_workers": 2, "log": str(log)}),
+        Instance("policy", "models", str(WORKERS / "policy.py"), {**copies, "log": str(log)}),
         environment("replayable", "chain.py:Replayable"),
         environment("restarting", "chain.py:Restarting"),
         Instance("plain", "resources", str(WORKERS / "plain.py")),
         agent_spec("single", "plain"),
-        agent_spec("solver_replay", "replayable", num_workers=2),
+        agent_spec("solver_replay", "replayable", **copies),
         agent_spec("solver_restart", "restarting"),
     ]
 

@@ -1,11 +1,11 @@
-"""Top-level settings of NeMo Gym that are in effect for all processes of the workers."""
+"""Top-level settings that are in effect for all processes of the workers."""
 
 from typing import Any
 
 import pytest
 
-from gymq.config import ConfigError
-from gymq.config.process_settings import process_variables
+from gymq.config import ConfigError, fingerprint
+from gymq.config.process_settings import layout, process_variables
 from gymq.config.unknown import check_keys
 from gymq.protocol.instances import PROFILES_VARIABLE
 
@@ -32,6 +32,11 @@ def test_a_setting_becomes_a_variable_of_all_workers(tree: dict[str, Any], varia
     assert process_variables(tree) == variables
 
 
+def test_the_layout_of_the_processes_changes_nothing_about_a_run() -> None:
+    assert [layout({}), layout({"layout": "cells"})] == ["kinds", "cells"]
+    assert fingerprint({"layout": "cells"}) == fingerprint({})
+
+
 def test_the_exporter_that_the_environment_names_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_TRACES_EXPORTER", "none")
     assert process_variables({"observability_enabled": True}) == {}
@@ -42,6 +47,8 @@ def test_the_exporter_that_the_environment_names_stays(monkeypatch: pytest.Monke
     [
         ("profiling_enabled: 3", "profiling_enabled must be true or false, not 3"),
         ("ray_head_node_address: [a]", "ray_head_node_address must be text"),
+        ("layout: rows", "layout must be kinds or cells, not 'rows'"),
+        ("layout: [cells]", "layout must be kinds or cells"),
         ("token_id_capture: {enabled: 1}", "token_id_capture must be true, false or a mapping with `enabled`"),
         (
             "token_id_capture: {enabled: true, external_staging: true, external_staging_backend: vllm_worker}",
@@ -57,5 +64,8 @@ def test_a_value_that_cannot_be_in_effect_is_refused(
 
 
 def test_settings_in_effect_are_accepted_without_a_warning(load_files: Any, files: dict[str, str]) -> None:
-    text = "token_id_capture: {enabled: true, all_agents: true}\nprofiling_enabled: true\nnum_samples_in_parallel: 8"
+    text = (
+        "token_id_capture: {enabled: true, all_agents: true}\nprofiling_enabled: true\nnum_samples_in_parallel: 8\n"
+        "layout: cells"
+    )
     assert check_keys(load_files({**files, "x.yaml": text}, env=ENV)) == []

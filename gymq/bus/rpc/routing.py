@@ -93,7 +93,10 @@ class Routes:
         for worker in [replica.worker for replica in replicas.values() if now - replica.heard_at > EXPIRES_S]:
             del replicas[worker]
         num_tokens = sum(replica.kv_cache_tokens for replica in replicas.values())
-        self.admission.heard(model, num_tokens, max(replica.num_callers for replica in replicas.values()))
+        num_callers = max(replica.num_callers for replica in replicas.values())
+        if self.here(subjects.MODEL.of(model)):
+            num_callers = max(num_callers, len(replicas))  # the callers of a replica in their process ask no other
+        self.admission.heard(model, num_tokens, num_callers)
 
     def choose(self, model: str, session: str) -> str:
         """Choose the replica to ask first; empty: any of the group may take the call.

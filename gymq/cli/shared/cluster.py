@@ -18,7 +18,7 @@ from gymq.cluster.launch import Cluster
 from gymq.cluster.server import EmbeddedServer, StoreInUseError, find_running, silent_owner
 from gymq.cluster.worker_process import WorkerFailed
 from gymq.config import Config, Instance, fingerprint
-from gymq.config.process_settings import process_variables
+from gymq.config.process_settings import layout, process_variables
 from gymq.errors import UsageError
 from gymq.execution.loading.registry import WorkerNotFound
 from gymq.protocol.subjects import BadToken
@@ -80,7 +80,12 @@ async def cluster_url(
             if before_start is not None:
                 await before_start(config.instances)
             cluster = Cluster(
-                config.instances, folder=FOLDER, log_level=log_level, variables=variables, prepare=prepare
+                config.instances,
+                folder=FOLDER,
+                log_level=log_level,
+                variables=variables,
+                prepare=prepare,
+                layout=layout(config.tree),
             )
             with suppress(StoreInUseError):  # another command has started one meanwhile
                 await stack.enter_async_context(cluster)

@@ -14,6 +14,8 @@ from gymq.testing import function_call, reply
 class Policy(gymq.Model):
     """Calls `push` with each value of the script in turn; says the grade if all outputs were right."""
 
+    is_client = True
+
     class Options(gymq.WorkerOptions):
         log: Path  # folder; in it one file a process, two lines a call: run/task/rollout/attempt turn begin|end time
 

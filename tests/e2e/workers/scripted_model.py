@@ -20,6 +20,7 @@ class ScriptedModel(gymq.Model):
         api_key: str | None = None
 
     max_concurrency = 100_000
+    is_client = True
 
     async def start(self) -> None:
         self._file = os.open(self.options.calls, os.O_WRONLY | os.O_APPEND | os.O_CREAT)

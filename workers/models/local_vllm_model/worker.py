@@ -21,6 +21,7 @@ class LocalVLLMModel(VLLMModel):
     """Starts an engine, keeps it busy, and answers as `vllm_model` does."""
 
     Options: type[LocalVLLMOptions] = LocalVLLMOptions
+    is_client = False
 
     _engine: AnyEngine | None = None
 

@@ -79,6 +79,7 @@ class EndpointModel(gymq.Model):
     """Answers from the cache, else by `ask`."""
 
     Options: type[EndpointOptions] = EndpointOptions
+    is_client = True
     max_concurrency = 16_384  # what waits for an endpoint costs little; `max_concurrent_requests` spares the endpoint
 
     @cached_property

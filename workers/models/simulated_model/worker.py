@@ -31,6 +31,8 @@ _ANSWER = "This is a simulated answer."
 class SimulatedModel(gymq.Model):
     """Replay the row's solution or mistake, or a fixed text."""
 
+    is_client = True
+
     class Options(gymq.WorkerOptions):
         seed: int = 0
         skill: Probability = 0.5  # of the rollouts with a script, so many play the solution
