@@ -140,7 +140,7 @@ def _most_memory(pid: int) -> int:
         threads = os.listdir(f"/proc/{pid}/task")
     except OSError:
         return 0
-    names = (b"RssAnon", b"RssShmem", b"VmSwap", b"VmPTE")
+    names = (b"RssAnon", b"RssShmem", b"VmSwap")
     return next(filter(None, (_sum_of(f"/proc/{pid}/task/{thread}/status", names) for thread in threads)), 0)
 
 
@@ -154,8 +154,7 @@ def _mappings(pid: int) -> int:
 
 def _memory(pid: int) -> int:
     """Return the memory of a process with its part of what it shares. Slow: the kernel goes through it page by page."""
-    measured = _sum_of(f"/proc/{pid}/smaps_rollup", (b"Pss_Anon", b"Pss_Shmem", b"SwapPss"))
-    return measured + _sum_of(f"/proc/{pid}/status", (b"VmPTE",)) if measured else _most_memory(pid)
+    return _sum_of(f"/proc/{pid}/smaps_rollup", (b"Pss_Anon", b"Pss_Shmem", b"SwapPss")) or _most_memory(pid)
 
 
 def _sum_of(path: str, names: tuple[bytes, ...]) -> int:
