@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import re
 import secrets
+import time
 from contextlib import AsyncExitStack, suppress
 from functools import partial
 from typing import NamedTuple
@@ -25,6 +27,7 @@ from gymq.protocol.subjects import RolloutId
 
 log = logging.getLogger("gymq.ext.nemo_gym")
 
+OPEN_EVERY_S = 1.0  # the run of rows without keys, in case that it was deleted
 UNSERVED_S = 60.0  # without a process that serves an agent, after which its rollouts are given up
 
 
@@ -92,6 +95,7 @@ class Rollouts:
         self._rollout_timeout_s = rollout_timeout_s
         self._queue_timeout_s = queue_timeout_s
         self._next_index = 0
+        self._opened_at = -math.inf  # the run of rows without keys
         self._waiting: dict[RolloutId, _Waiting] = {}
         self._num_cancelling = 0  # rollouts that no client waits for, and whose cancellation is not stored yet
         # Tasks with keys for which no request waits, such as those of an earlier bridge.
@@ -227,11 +231,23 @@ class Rollouts:
             replaces=waiting.asked.replaces,
         )
         try:
-            await self._queue.open_run(run)  # before its first row: a bridge without requests creates no run
+            await self._open(run)
             await self._queue.submit(task)
         except (BusError, BadMessage) as error:
             self._waiting.pop(at, None)
             waiting.fail(HttpError(500, "not_queued", f"the row could not be queued: {error}", stage="queue"))
+
+    async def _open(self, run: str) -> None:
+        """Create a run before its first row: a bridge without requests creates none.
+
+        The record of the run with keys is read for each row, which may have been made before the run was deleted.
+        """
+        now = time.monotonic()
+        if run == self.run and now - self._opened_at < OPEN_EVERY_S:
+            return
+        await self._queue.open_run(run)
+        if run == self.run:
+            self._opened_at = now
 
     def _on_stored(self, at: RolloutId) -> None:
         if at in self._waiting:

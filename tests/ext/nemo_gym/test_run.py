@@ -5,9 +5,13 @@ import asyncio
 import aiohttp
 import pytest
 
+from gymq.bus import streams
 from gymq.ext.http.memory import BodyMemory
+from gymq.ext.nemo_gym import rollouts
 from gymq.model import Model, ModelRequest
+from gymq.protocol import subjects
 from gymq.protocol.messages import Failure, VerifiedRollout
+from gymq.runs.stored_runs import Runs
 from gymq.testing import reply
 from tests.support.engine import Body, say
 from tests.support.environments import Grader
@@ -184,3 +188,29 @@ async def test_a_connection_that_is_refused_is_not_a_status(client: Client, worl
     for url in (world.head, *(f"http://{HOST}:{place['port']}" for place in world.places)):
         with pytest.raises(aiohttp.ClientConnectorError):
             await client.session.get(url)
+
+
+async def test_the_record_of_a_run_is_not_read_for_each_row(
+    client: Client, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rollouts, "OPEN_EVERY_S", 3600.0)
+    read: list[str] = []
+    subject = f"$JS.API.DIRECT.GET.{streams.RUNS}.{subjects.RUN.of(world.bridge.rollouts.run)}"
+    await world.bus.listen(subject, lambda message: read.append(message.subject))
+    await world.bus.flush()
+    for number in range(4):
+        await client.result(world.row(f"say {number}"))
+    await world.bus.flush()
+    assert read == [subject]
+
+
+async def test_a_run_that_was_deleted_has_its_record_again_with_a_later_row(
+    client: Client, world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rollouts, "OPEN_EVERY_S", 0.0)
+    run = world.bridge.rollouts.run
+    await client.result(world.row())
+    await streams.delete_run(world.js, run)
+    assert not await Runs(world.bus).exists(run)
+    await client.result(world.row())
+    assert await Runs(world.bus).exists(run)
