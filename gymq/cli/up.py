@@ -39,11 +39,10 @@ def up(
         health_host: address of the health check; 0.0.0.0 for probes from other machines.
         log_to: where the processes log: to files in .gymq/logs, or to stderr.
     """
-    import asyncio
-
     from gymq.cli.actions.up import run_cluster, workers_to_start
     from gymq.cli.shared.cluster import FOLDER
     from gymq.cli.shared.configuration import read_config
+    from gymq.cluster import event_loop
     from gymq.cluster.launch import Cluster
     from gymq.cluster.ray_launch import RayNodes
     from gymq.config.process_settings import RAY_ADDRESS, layout, process_variables
@@ -70,5 +69,8 @@ def up(
         layout=layout(settings.tree) if ray is None and not only else "kinds",
     )
     health = None if health_port is None else (health_host, health_port)
-    asyncio.run(run_cluster(cluster, settings, len(workers), is_whole=not only, has_server=nats is None, health=health))
+    is_whole = not only
+    event_loop.run(
+        run_cluster(cluster, settings, len(workers), is_whole=is_whole, has_server=nats is None, health=health)
+    )
     return 0
