@@ -28,6 +28,8 @@ _SIGNS = str.maketrans(
     }
 )
 _FUNCTIONS = "arcsin|arccos|arctan|sinh|cosh|tanh|sin|cos|tan|cot|sec|csc|log|ln|exp"
+_OF_DEGREES = r"\\(sin|cos|tan|cot|sec|csc) ?"
+_DEGREES = r"(\d{1,4}(?:\.\d{1,4})?) ?\^ ?(?:\{ ?\\circ ?\}|\\circ)"
 _REWRITTEN = (
     (re.compile(r"\\(?:big|Big|bigg|Bigg)[lrm]?(?![A-Za-z])"), ""),
     (
@@ -44,6 +46,15 @@ _REWRITTEN = (
     (re.compile(r"\^ ?(?:\{ ?('{1,9}) ?\}|(?='))"), r"\1"),
     (re.compile(r"(?<![\\A-Za-z])([AaPp])\. ?[Mm]\."), r"\1m"),
     (re.compile(r", ?(?:\\text ?\{ ?and ?\}|and\b)"), ","),
+    (
+        re.compile(rf"{_OF_DEGREES}(?:\\left)?(?:\( ?{_DEGREES} ?(?:\\right)?\)|\{{ ?{_DEGREES} ?\}})"),
+        r"\\\1(\\frac{\2\3\\pi}{180})",
+    ),
+    (re.compile(rf"{_OF_DEGREES}{_DEGREES}"), r"\\\1(\\frac{\2\\pi}{180})"),
+    (
+        re.compile(r"(?<=\.)(\d{0,20}?)((\d)\3{2,20}|(\d{2,6})\4{1,20}) ?(?:\.{3}|\u2026|\\[lc]?dots(?![A-Za-z]))"),
+        lambda found: rf"{found[1]}\overline{{{found[3] or found[4]}}}",
+    ),
 )
 _ROOT = re.compile(r"([\u221a\u221b\u221c])\s*(?:\(([^()]*)\)|(\d+(?:\.\d+)?|[A-Za-z]))")
 _INDEX = {"\u221a": "", "\u221b": "[3]", "\u221c": "[4]"}
@@ -57,7 +68,8 @@ _REPEATING = re.compile(
 )
 _FUNCTION = re.compile(rf"(?<![\\A-Za-z])({_FUNCTIONS})(?![A-Za-z])")
 _NAME = re.compile(r"(?<![\\A-Za-z])(pi|theta|alpha|beta|infinity|inf)(?![A-Za-z])")
-_OPENS = re.compile(r"(?<![\\A-Za-z])(sqrt|cbrt)\s*\(|\^\s*\(")
+_OPENS = re.compile(r"(?<![\\A-Za-z])(sqrt|cbrt|abs)\s*\(|\^\s*\(")
+_HEADS = {"sqrt": (r"\sqrt{", "}"), "cbrt": (r"\sqrt[3]{", "}"), "abs": ("|", "|"), None: ("^{", "}")}
 _MOST_OPENINGS = 50
 _TIMES = re.compile(r"(?<=[\w)}\]])\s*\*\s*(?=[\w({\[\\])")
 _PRODUCT = re.compile(r"(?<=\d)([a-z]{2,3})(?![A-Za-z(])")
@@ -121,8 +133,8 @@ def _from_plain(text: str) -> str:
         end = _closing(text, opens.end() - 1)
         if end is None:
             break
-        head = {"sqrt": r"\sqrt", "cbrt": r"\sqrt[3]"}.get(opens[1], "^")
-        text = f"{text[: opens.start()]}{head}{{{text[opens.end() : end]}}}{text[end + 1 :]}"
+        before, behind = _HEADS[opens[1]]
+        text = f"{text[: opens.start()]}{before}{text[opens.end() : end]}{behind}{text[end + 1 :]}"
     text = _FUNCTION.sub(r"\\\1", text)
     text = _NAME.sub(lambda found: "\\" + {"inf": "infty", "infinity": "infty"}.get(found[1], found[1]) + " ", text)
     text = _POWER_OF_DIGITS.sub(r"^{\1}", text)

@@ -202,6 +202,40 @@ def test_an_answer_without_a_box_is_the_last_one():
     assert as_meant("-3", "The final answer is \u22123.").reward == 1.0
 
 
+@pytest.mark.parametrize(
+    ("expected", "answer"),
+    [
+        ("|x - 1|", "abs(x - 1)"),
+        (r"\frac{1}{3}", "0.333..."),
+        (r"\frac{5}{6}", r"0.8333\ldots"),
+        (r"\frac{1}{7}", "0.142857142857\u2026"),
+        (r"\frac{1}{2}", r"\sin 30^\circ"),
+        ("1", r"2(\sin 30^\circ)"),
+        ("1", r"\tan\left(45^{\circ}\right)"),
+        (r"\frac{1+\sqrt5}{4}", r"\cos{36^\circ}"),
+        ("6-4, 6-3", "6-4,6-3"),
+    ],
+)
+def test_what_says_the_same(expected, answer):
+    assert earns(expected, answer)
+
+
+@pytest.mark.parametrize(
+    ("expected", "answer"),
+    [
+        ("|x - 1|", "abs(x + 1)"),
+        (r"\frac{1}{3}", "0.3..."),
+        (r"\frac{1}{3}", "0.333"),
+        (r"\cos 20^\circ", r"\cos 40^\circ"),
+        ("6-4, 6-3", "6-3, 6-4"),
+        ("6-4, 6-3", "6-4"),
+        ("1:2, 3:4", "1:2, 4:3"),
+    ],
+)
+def test_what_says_something_else(expected, answer):
+    assert not earns(expected, answer)
+
+
 def test_of_an_integral_the_value_counts_that_the_answer_says_it_has():
     assert earns("1", r"\int_0^1 2x\,dx = 1")
     assert earns("x^2 + C", r"\int 2x\,dx = x^2 + C")
