@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from bisect import bisect_right
 from typing import Any
 
 from gymq.workers.resources.hotpotqa_qa.rules import has_word, published_has_word
@@ -18,9 +17,8 @@ from gymq.workers.resources.hotpotqa_qa.scores import (
 )
 
 import gymq
+from gymq.text import code_blocks
 
-_FENCE_OPENS = re.compile(r"```(?:json)?\s*+\{")
-_FENCE_CLOSES = re.compile(r"\}\s*+```")
 _BRACE = re.compile(r"[{}]")
 
 
@@ -73,20 +71,9 @@ def find_answer(reply: str) -> str:
 
 
 def fenced_objects(reply: str) -> list[str]:
-    """Return what stands in fences from an opening brace to the first closing one before the end of the fence."""
-    closing = [(found.start(), found.end()) for found in _FENCE_CLOSES.finditer(reply)]
-    braces = [brace for brace, _ in closing]
-    found = []
-    opening = _FENCE_OPENS.search(reply)
-    while opening is not None:
-        begin = opening.end() - 1
-        following = bisect_right(braces, begin)
-        if following == len(closing):
-            break
-        brace, end = closing[following]
-        found.append(reply[begin : brace + 1])
-        opening = _FENCE_OPENS.search(reply, end)
-    return found
+    """Return the fenced blocks, of JSON or without a tag, that begin and end with a brace."""
+    blocks = [block.text.strip() for block in code_blocks(reply, "json", "") if block.is_closed]
+    return [block for block in blocks if block.startswith("{") and block.endswith("}")]
 
 
 def bare_objects(reply: str) -> list[str]:

@@ -31,8 +31,8 @@ def same_text(expected: str, answer: str) -> bool | None:
         other = _FIGURE.fullmatch(given)
         return other is not None and other[1] == figure[1] and _same_figure(figure[1], figure[2], other[2])
     if "," in wanted and all(_NUMBERS.fullmatch(member.strip()) for member in wanted.split(",")):
-        members, others = wanted.split(","), given.split(",")
-        return len(members) == len(others) and all(map(same_text, members, others))
+        members, given_members = wanted.split(","), given.split(",")
+        return len(members) == len(given_members) and all(map(same_text, members, given_members))
     if numbers := _NUMBERS.fullmatch(wanted):
         others = _NUMBERS.fullmatch(given)
         if others is None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Literal
 
 from gymq.workers.resources.mcqa import published
 
 from gymq.text import Choices, answer_lines, boxes, conclusion, in_order, undressed
-from gymq.text.choices import normalised
+from gymq.text.choices import FOREIGN_LETTERS, normalised
 
 RowMode = Literal["strict_single_letter_boxed", "lenient_boxed", "lenient_answer_colon"]
 Mode = Literal[RowMode, "lenient_answer_colon_md"]
@@ -41,3 +42,23 @@ def the_last(choices: Choices, places: Sequence[str]) -> str | None:
 
 def _the_only(letters: set[str]) -> str | None:
     return next(iter(letters)) if len(letters) == 1 else None
+
+
+def letter_by_pattern(pattern: str, reply: str, choices: Choices) -> str | None:
+    """Return the letter that the first group of the last match of a row's own pattern holds, or whose text it holds.
+
+    A single letter is the answer whether or not it can be chosen. An invalid pattern finds nothing.
+    It may need exponential time, so it runs in a process that can be killed.
+    """
+    try:
+        matches = list(re.finditer(pattern, reply, re.IGNORECASE))
+    except (re.error, OverflowError, RecursionError):
+        return None
+    if not matches:
+        return None
+    last = matches[-1]
+    answer = ((last[1] if last.re.groups else last[0]) or "").strip()
+    letter = answer.translate(FOREIGN_LETTERS).strip().upper()
+    if len(letter) == 1 and letter.isalpha():
+        return letter
+    return choices.letter_of_text(answer)

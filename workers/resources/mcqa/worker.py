@@ -8,8 +8,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any, ClassVar
 
-from gymq.workers.resources.mcqa.pattern import letter_by_pattern
-from gymq.workers.resources.mcqa.rules import Mode, RowMode, letter_as_asked, published_letter
+from gymq.workers.resources.mcqa.rules import Mode, RowMode, letter_as_asked, letter_by_pattern, published_letter
 
 import gymq
 from gymq.processes import ComputeLimits, CpuTimeUsedUp
