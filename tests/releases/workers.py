@@ -14,11 +14,13 @@ class Policy(gymq.Model):
 
     class Options(gymq.WorkerOptions):
         calls: Path  # one line a call: the rollout's name
+        pause_s: float = 0.0  # before each reply
         hangs: bool = False  # in the second turn of the rows whose input is odd
 
     async def respond(self, request: gymq.ModelRequest) -> dict[str, Any]:
         with self.options.calls.open("a") as file:
             file.write(f"{request.rollout}\n")
+        await asyncio.sleep(self.options.pause_s)
         items = request.params["input"]
         if not any(item.get("type") == "function_call" for item in items):
             return reply(function_call("add", {"amount": 3}, "call_0"))

@@ -1,0 +1,154 @@
+"""A run goes on while its agents are replaced by those of a later release, or of an earlier one."""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gymq.bus import Bus, streams
+from gymq.bus.discovery import find_workers
+from gymq.cluster.server import EmbeddedServer
+from tests.support.waiting import until, until_answer
+
+ROOT = Path(__file__).parents[2]
+HERE = Path(__file__).parent
+GYMQ = [sys.executable, "-c", "from gymq.cli import main; main()"]
+NUM_ROWS, NUM_REPEATS = 40, 2
+
+
+@pytest.fixture(scope="session")
+def later(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with gymq as of a later release: it speaks one version more, and sends fields that this one lacks."""
+    folder = tmp_path_factory.mktemp("later")
+    ignored = shutil.ignore_patterns("__pycache__", "tests")
+    shutil.copytree(ROOT / "gymq", folder / "gymq", ignore=ignored)
+    shutil.copytree(ROOT / "workers", folder / "gymq" / "workers", ignore=ignored, dirs_exist_ok=True)
+    for name, before, after in (
+        ("versions", "newest=1)", "newest=2)"),
+        (
+            "messages",
+            "    run: Token\n",
+            "    run: Token\n    since_later: list[int] = msgspec.field(default_factory=lambda: [1])\n",
+        ),
+    ):
+        file = folder / "gymq" / "protocol" / f"{name}.py"
+        text = file.read_text()
+        assert before in text
+        file.write_text(text.replace(before, after))
+    return folder
+
+
+Up = Callable[..., subprocess.Popen[bytes]]
+
+
+@pytest.fixture
+def up(own_server: EmbeddedServer, tmp_path: Path) -> Iterator[Up]:
+    """Start some parts of a cluster, of this release or of the one in a folder."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start(*parts: str, release: Path | None) -> subprocess.Popen[bytes]:
+        only = [word for part in parts for word in ("--only", part)]
+        environment = os.environ | {"GYMQ_NATS": own_server.url}
+        if release is not None:
+            environment["PYTHONPATH"] = str(release)
+        with (tmp_path / f"up-{len(started)}.log").open("wb") as log:
+            process = subprocess.Popen(
+                [*GYMQ, "up", "--config", "config.yaml", *only],
+                cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=log,
+            )  # fmt: skip
+        started.append(process)
+        assert process.stdout is not None
+        assert b"worker" in process.stdout.readline(), (tmp_path / f"up-{len(started) - 1}.log").read_text()
+        return process
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+        process.communicate(timeout=120)
+
+
+def start(command: list[str], folder: Path, url: str) -> subprocess.Popen[bytes]:
+    """Start a command of this release."""
+    environment = os.environ | {"GYMQ_NATS": url}
+    return subprocess.Popen(
+        [*GYMQ, *command], cwd=folder, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+
+
+async def spoken(url: str) -> dict[str, str]:
+    """The newest version of the protocol that the workers of each kind speak."""
+    async with await Bus.connect(url, role="test", name="test") as bus:
+        found = await until_answer(lambda: find_workers(bus), lambda found: len(found) == 3)
+    return {worker["metadata"]["kind"]: worker["metadata"]["protocol_newest"] for worker in found}
+
+
+@pytest.mark.parametrize("order", ["this, then the later one", "the later one, then this"])
+async def test_agents_are_replaced_during_a_run(
+    up: Up, later: Path, own_server: EmbeddedServer, tmp_path: Path, order: str
+) -> None:
+    for worker in ("models/policy", "resources/adding"):
+        (tmp_path / "workers" / worker).mkdir(parents=True)
+        shutil.copy(HERE / "workers.py", tmp_path / "workers" / worker / "worker.py")
+    references = {
+        "model_server": {"type": "responses_api_models", "name": "policy"},
+        "resources_server": {"type": "resources_servers", "name": "adding"},
+    }
+    calls = tmp_path / "calls"
+    options = {"entrypoint": "worker.py", "calls": str(calls), "pause_s": 0.2}
+    config = {
+        "policy": {"responses_api_models": {"policy": options}},
+        "adding": {"resources_servers": {"adding": {"entrypoint": "worker.py", "domain": "math"}}},
+        "agent": {
+            "responses_api_agents": {"simple_agent": {"entrypoint": "worker.py", **references, "max_concurrency": 8}}
+        },
+    }
+    (tmp_path / "config.yaml").write_text(json.dumps(config))
+    add = {"type": "function", "name": "add", "strict": False}
+    add["parameters"] = {"type": "object", "properties": {"amount": {"type": "integer"}}}
+    rows = [
+        {
+            "responses_create_params": {"input": [{"role": "user", "content": str(2 * number)}], "tools": [add]},
+            "expected": 3,
+        }
+        for number in range(NUM_ROWS)
+    ]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    first, second = (None, later) if order.startswith("this") else (later, None)
+    up("models", "resources", "services", release=second)
+    agents = up("agents", release=first)
+    assert await spoken(own_server.url) == {
+        "agents": "1" if first is None else "2",
+        "models": "1" if second is None else "2",
+        "resources": "1" if second is None else "2",
+    }
+    output = tmp_path / "rollouts.jsonl"
+    command = ["collect", "--rows", "rows.jsonl", "--output", str(output), "--agent", "agent", "--json"]
+    collecting = start([*command, "--num-repeats", str(NUM_REPEATS)], tmp_path, own_server.url)
+    await until(lambda: output.exists() and output.read_bytes().count(b"\n") >= NUM_ROWS // 4)
+    agents.send_signal(signal.SIGINT)
+    up("agents", release=second)
+    out, err = collecting.communicate(timeout=200)
+    assert collecting.returncode == 0, err.decode()
+    summary = json.loads(out)
+    assert (summary["done"], summary["failed"]) == (NUM_ROWS * NUM_REPEATS, 0)
+    lines = [json.loads(line) for line in output.read_text().splitlines()]
+    assert Counter((line["_ng_task_index"], line["_ng_rollout_index"]) for line in lines) == {
+        (row, repeat): 1 for row in range(NUM_ROWS) for repeat in range(NUM_REPEATS)
+    }
+    assert {line["reward"] for line in lines} == {1.0}
+    assert set(Counter(calls.read_text().split()).values()) == {2}, "each turn is asked once"
+    async with await Bus.connect(own_server.url, role="test", name="test") as bus:
+        for stream, count in (
+            (streams.ROLLOUTS, NUM_ROWS * NUM_REPEATS),
+            (streams.TASKS, 0),
+            (streams.DEAD_LETTERS, 0),
+        ):
+            assert (await bus.js.api(f"STREAM.INFO.{stream}"))["state"]["messages"] == count
