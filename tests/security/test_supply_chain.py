@@ -2,7 +2,9 @@
 
 import importlib.metadata
 import importlib.util
+import os
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -139,3 +141,29 @@ def test_the_wheel_has_the_license(tmp_path: Path) -> None:
     assert text == (ROOT / "LICENSE").read_text()
     assert "Apache License" in text
     assert "END OF TERMS AND CONDITIONS" in text
+
+
+def test_tags_of_actions_are_replaced_by_their_commits(tmp_path: Path) -> None:
+    def git(*arguments: str) -> str:
+        identity = ("-c", "user.name=x", "-c", "user.email=x@x")
+        command = ["git", "-C", str(tmp_path / "hub" / "actions" / "checkout"), *identity, *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+    (tmp_path / "hub" / "actions" / "checkout").mkdir(parents=True)
+    git("init")
+    git("commit", "--allow-empty", "-m", "first")
+    git("tag", "-a", "v4", "-m", "annotated")
+    commit = git("rev-parse", "HEAD")
+    workflows = tmp_path / "github" / "workflows"
+    workflows.mkdir(parents=True)
+    shutil.copy(ROOT / ".github" / "pin-actions", workflows.parent)
+    (workflows / "ci.yml").write_text("steps:\n  - uses: actions/checkout@v4\n  - run: make\n")
+    hub = {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_VALUE_0": "https://github.com/"}
+    hub["GIT_CONFIG_KEY_0"] = f"url.file://{tmp_path}/hub/.insteadOf"
+    subprocess.run([workflows.parent / "pin-actions"], check=True, env=os.environ | hub)
+    pinned = f"steps:\n  - uses: actions/checkout@{commit} # v4\n  - run: make\n"
+    assert (workflows / "ci.yml").read_text() == pinned
+    (workflows / "ci.yml").write_text("steps:\n  - uses: actions/checkout@v5\n")
+    refused = subprocess.run([workflows.parent / "pin-actions"], env=os.environ | hub, capture_output=True, text=True)
+    assert refused.returncode != 0
+    assert "actions/checkout has no tag v5" in refused.stderr
