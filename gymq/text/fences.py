@@ -33,9 +33,9 @@ class Block(NamedTuple):
 
     @property
     def lines(self) -> str:
-        """Return the lines of the block, or what it holds within a line."""
+        """Return the lines of the block, or what it holds within a line, trimmed."""
         _, line_end, rest = self.text.partition("\n")
-        return rest.removesuffix("\n") if line_end else self.text
+        return rest.removesuffix("\n") if line_end else self.text.strip()
 
 
 def code_blocks(reply: str, *tags: str) -> list[Block]:

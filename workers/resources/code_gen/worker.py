@@ -103,9 +103,10 @@ def _verdict(
 
 
 def last_block(reply: str) -> str:
-    """Return the last fenced block that ends, whatever its tag; empty without one."""
+    """Return the last fenced block that is closed, whatever its tag, one of lines before others; empty without any."""
     closed = [block for block in code_blocks(reply) if block.is_closed]
-    return closed[-1].lines if closed else ""
+    with_lines = [block for block in closed if "\n" in block.text] or closed
+    return with_lines[-1].lines if with_lines else ""
 
 
 def published_program(text: str) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from gymq.workers.resources.code_gen.comparison import ByNumbers, Published
-from gymq.workers.resources.code_gen.worker import CodeGen
+from gymq.workers.resources.code_gen.worker import CodeGen, last_block, published_program
 
 import gymq
 from gymq.sandbox import SandboxFailed
@@ -268,3 +268,21 @@ async def test_the_name_of_a_class_in_a_text_is_no_class():
     row = {**prompt("q"), "verifier_metadata": {"unit_tests": {"inputs": ["1"], "outputs": ["2"], "fn_name": "f"}}}
     assert (await verify(row, "# without a class Solution\ndef f(n):\n    return n + 1")).reward == 1.0
     assert (await verify(row, "class Solution :\n    def f(self, n):\n        return n + 1")).reward == 1.0
+
+
+@pytest.mark.parametrize(
+    ("text", "program", "published"),
+    [
+        ("```python\na\n```", "a", "a"),
+        ("```cpp\na\n```\nor\n```py\nb\n```", "b", "b"),
+        ("```python\na\n```\nIn `sh`: ```a.py``` runs it.", "a", ""),
+        ("```python a```", "a", ""),
+        ("```python\nprint('```')\n```", "print('```')", ""),
+        ("```python\na\n```\nor\n```python\nb", "a", "or"),
+        ("```python\na", "", ""),
+        ("a", "", ""),
+    ],
+)
+def test_the_program_is_the_last_block_that_is_closed(text, program, published):
+    assert last_block(text) == program
+    assert published_program(text) == published
