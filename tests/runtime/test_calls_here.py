@@ -125,6 +125,13 @@ async def test_no_more_calls_run_than_may(bus: Bus, other_bus: Bus, run: str) ->
     assert len(await asyncio.gather(*calling)) == 5
 
 
+async def test_many_calls_at_once_are_all_answered(bus: Bus, other_bus: Bus, run: str) -> None:
+    process = await Process(bus, other_bus, run).start(limit=300)
+    await asyncio.gather(*(call(process.calls, process.subject, ask(f"{n}")) for n in range(200)))
+    assert sorted(map(int, process.replica.started)) == list(range(200))
+    assert process.heard == []
+
+
 async def test_a_call_that_failed_here_may_be_answered_elsewhere(
     process: Process, connect: Connect, shared_url: str
 ) -> None:

@@ -182,14 +182,15 @@ class Service:
                 self._forget_callers()
             self._callers[box] = now
         self.jobs.by_reply[reply or id(job)] = job
+        self._queue.add(job, request.rollout, job.precedence)
+        self._waiting_bytes += job.num_bytes
         if reply and not job.inbox:
             self.jobs.accept(job)
+            self._starter.start_now()
         else:
             after_s = 0.0 if self.jobs.has_been_blocked else ACCEPT_AFTER_S
             job.timer = self.jobs.loop.call_later(after_s, self.jobs.accept, job)
-        self._queue.add(job, request.rollout, job.precedence)
-        self._waiting_bytes += job.num_bytes
-        self._starter.schedule()
+            self._starter.schedule()
         if self._is_full and self.group and self._subscriptions and not self._joining:
             self.jobs.in_background(self._unsubscribe())
         return job
