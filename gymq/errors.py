@@ -21,11 +21,6 @@ exception is a fault of gymq or of an author's code and is reported with its tra
 from collections.abc import Iterable
 from difflib import get_close_matches
 
-import msgspec
-
-# Bytes that cannot be decoded: msgspec does not turn the errors of Python into its own.
-UNDECODABLE = (msgspec.DecodeError, UnicodeError, RecursionError)
-
 
 class GymqError(Exception):
     """Report what could not be done, in one sentence for the person who can do something about it."""

@@ -13,10 +13,10 @@ from gymq import responses
 from gymq.agent.calls import Caller, RolloutCalls
 from gymq.agent.options import AgentOptions
 from gymq.agent.session import Session
-from gymq.errors import UNDECODABLE
 from gymq.failures import InvalidTask, RolloutError
 from gymq.protocol import subjects, tokens
 from gymq.protocol.conversation import ConversationItems, HeldConversation
+from gymq.protocol.decoding import UNDECODABLE
 from gymq.protocol.messages import FailureClass, Generate, Generated, Seeded, Stage
 from gymq.protocol.tokens import encode_json
 

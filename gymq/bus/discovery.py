@@ -19,9 +19,9 @@ import msgspec
 from gymq.bus.bus import Bus
 from gymq.bus.connection import Msg
 from gymq.bus.errors import NoAnswer, NoResponders, VersionsDiffer
-from gymq.errors import UNDECODABLE
 from gymq.processes.background import is_set_within
 from gymq.protocol import subjects
+from gymq.protocol.decoding import UNDECODABLE
 from gymq.protocol.instances import ROLE_OF
 from gymq.protocol.versions import SPOKEN, ProtocolRange
 

@@ -14,8 +14,9 @@ import msgspec
 
 from gymq.bus.connection import Connection, Msg, is_no_responders
 from gymq.bus.errors import Denied, NoAnswer, NoResponders, TooLarge
-from gymq.errors import UNDECODABLE, BusError
+from gymq.errors import BusError
 from gymq.protocol import subjects
+from gymq.protocol.decoding import UNDECODABLE
 
 
 class Code(IntEnum):

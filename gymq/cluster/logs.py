@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from gymq.authoring import current_call
-from gymq.errors import UNDECODABLE
+from gymq.protocol.decoding import UNDECODABLE
 from gymq.redaction import redact
 
 TAIL_BYTES = 1 << 20  # of each file

@@ -17,7 +17,8 @@ from typing import IO, Any, Protocol, cast
 import msgspec
 import zstandard
 
-from gymq.errors import UNDECODABLE, GymqError
+from gymq.errors import GymqError
+from gymq.protocol.decoding import UNDECODABLE
 
 MAX_LINE_BYTES = 512 * 1024 * 1024
 """A longer line is refused, so that a file without line breaks cannot fill the memory."""

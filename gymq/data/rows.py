@@ -10,7 +10,8 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 
 from gymq.data.jsonl import JsonlError, LineSource, numbered_lines, parse_object
-from gymq.errors import UNDECODABLE, GymqError
+from gymq.errors import GymqError
+from gymq.protocol.decoding import UNDECODABLE
 from gymq.protocol.messages import JUDGE_FIELDS, VerifiedRollout
 from gymq.protocol.subjects import MAX_INDEX as MAX_INDEX
 

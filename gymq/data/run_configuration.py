@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from gymq.data.run_changes import RecordedInstance
-from gymq.errors import UNDECODABLE
+from gymq.protocol.decoding import UNDECODABLE
 from gymq.redaction import (
     MASK,
     environment_secrets,

@@ -15,7 +15,7 @@ import msgspec
 
 from gymq.data.jsonl import MAX_LINE_BYTES, JsonlError, JsonlFile
 from gymq.data.rows import AGENT_REF, PARAMS
-from gymq.errors import UNDECODABLE
+from gymq.protocol.decoding import UNDECODABLE
 
 ROWS_AT_ONCE = 8  # decoded to Python objects: a value that a file has once may be in each of them
 

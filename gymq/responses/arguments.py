@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from gymq.errors import UNDECODABLE
+from gymq.protocol.decoding import UNDECODABLE
 
 UNPARSED_ARGUMENTS = "__unparsed_arguments__"
 """Key of an object that holds arguments which are not a JSON object, as the model wrote them."""

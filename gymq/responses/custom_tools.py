@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from gymq.errors import UNDECODABLE
+from gymq.protocol.decoding import UNDECODABLE
 from gymq.responses.items import Item, function_call, function_tool
 from gymq.responses.tokens import token_fields
 

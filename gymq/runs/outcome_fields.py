@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from gymq.data.rows import AGENT_REF, PARAMS, attempt_index
-from gymq.errors import UNDECODABLE
+from gymq.protocol.decoding import UNDECODABLE
 from gymq.protocol.messages import JUDGE_CALLS, Failure, Outcome, Unresolved, VerifiedRollout
 from gymq.protocol.tokens import TOKEN_FIELDS, to_json
 from gymq.responses import last_assistant_text

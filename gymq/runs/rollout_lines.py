@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from gymq.data.jsonl import JsonlError, JsonlFile, LineSource
-from gymq.errors import UNDECODABLE
 from gymq.extensions import extensions
+from gymq.protocol.decoding import UNDECODABLE
 from gymq.protocol.messages import VerifiedRollout
 from gymq.runs.foreign_rollout import ForeignError, ForeignRollout, read_at
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from gymq.errors import UNDECODABLE
+from gymq.protocol.decoding import UNDECODABLE
 from gymq.sandbox.interface import MIB, Limits, Program, ProgramSession, Sandbox, SandboxFailed, SessionEnded
 
 _INTERPRETER = (Path(__file__).parent / "interpreter.py").read_bytes()

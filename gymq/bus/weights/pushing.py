@@ -26,9 +26,10 @@ from gymq.bus.discovery import WorkerSearch, find_workers, is_running, not_runni
 from gymq.bus.jetstream import JetStream, JetStreamError, Stored
 from gymq.bus.weights.holding import LOOK_S, held, until_finished
 from gymq.defaults import CONFIRM_S, MAX_VERSIONS, InFlight, WeightsMode
-from gymq.errors import UNDECODABLE, GymqError
+from gymq.errors import GymqError
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder, encode
+from gymq.protocol.decoding import UNDECODABLE
 from gymq.protocol.messages import BadMessage, Ping
 from gymq.protocol.replica_messages import Hold, Weights
 

@@ -32,9 +32,10 @@ from gymq.data.rows import (
 )
 from gymq.data.run_configuration import encode_configuration
 from gymq.data.run_files import Manifest, RunFiles
-from gymq.errors import UNDECODABLE, GymqError, UsageError
+from gymq.errors import GymqError, UsageError
 from gymq.protocol import subjects, token_forms
 from gymq.protocol.codec import encode
+from gymq.protocol.decoding import UNDECODABLE
 from gymq.protocol.messages import (
     JUDGE_FIELDS,
     BadMessage,

@@ -6,7 +6,7 @@ import contextlib
 import msgspec
 
 from gymq.cluster.server.config import MONITOR
-from gymq.errors import UNDECODABLE
+from gymq.protocol.decoding import UNDECODABLE
 
 
 class Info(msgspec.Struct):

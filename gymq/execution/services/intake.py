@@ -11,9 +11,9 @@ from gymq.bus.pull import Delivery
 from gymq.bus.queue.client import QueueClient
 from gymq.bus.queue.dead_letters import store_dead_letter
 from gymq.data.rows import AgentRef
-from gymq.errors import UNDECODABLE
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder
+from gymq.protocol.decoding import UNDECODABLE
 from gymq.protocol.messages import BadMessage, Submission, Task
 
 PATIENCE_S = 20.0  # less than the time after which a submission is delivered again

@@ -17,9 +17,9 @@ from gymq.bus.queue.dead_letters import dead_letter_failure, store_dead_letter
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.bus.queue.tasks import UnreadableTask, failed_in_queue, read_task
 from gymq.bus.repeating import repeat
-from gymq.errors import UNDECODABLE
 from gymq.processes.background import end_task
 from gymq.protocol import subjects
+from gymq.protocol.decoding import UNDECODABLE
 from gymq.protocol.messages import BadMessage, FailureClass
 
 log = logging.getLogger("gymq.janitor")

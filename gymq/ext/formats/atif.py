@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from gymq.errors import UNDECODABLE
+from gymq.protocol.decoding import UNDECODABLE
 from gymq.protocol.messages import VerifiedRollout
 from gymq.responses import Item, as_function, function_call_output
 from gymq.responses.items import new_id, reasoning_item, reasoning_texts

@@ -14,9 +14,9 @@ import msgspec
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
 
-from gymq.errors import UNDECODABLE
 from gymq.ext.http.errors import HttpError, invalid
 from gymq.ext.http.memory import BodyMemory, MemoryBudget
+from gymq.protocol.decoding import UNDECODABLE
 from gymq.redaction import redact
 
 log = logging.getLogger("gymq.ext.http")

@@ -16,7 +16,6 @@ from gymq.data.jsonl import JsonlError
 from gymq.data.jsonl import parse_object as parse_row
 from gymq.data.rows import AGENT_REF, PARAMS, RowError, agent_name
 from gymq.data.trainer_results import NO_TOKEN_IDS, Untrainable, encode_result
-from gymq.errors import UNDECODABLE
 from gymq.ext.http.errors import HttpError, as_http_error, invalid
 from gymq.ext.http.previous_responses import NONE_KEPT
 from gymq.ext.http.requests import JSON, json_response, parse_object
@@ -24,6 +23,7 @@ from gymq.ext.nemo_gym.context import Context
 from gymq.ext.nemo_gym.directory import InstanceAddress
 from gymq.ext.nemo_gym.keys import key_of
 from gymq.ext.nemo_gym.rollouts import PendingRollout
+from gymq.protocol.decoding import UNDECODABLE
 from gymq.protocol.messages import Failure
 from gymq.protocol.tokens import to_json
 from gymq.stats.report import ReportError, aggregate

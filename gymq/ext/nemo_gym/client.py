@@ -11,7 +11,7 @@ import aiohttp
 import msgspec
 
 from gymq.data.failure_status import RowFailed
-from gymq.errors import UNDECODABLE
+from gymq.protocol.decoding import UNDECODABLE
 
 Row = dict[str, Any]
 

@@ -9,7 +9,6 @@ import msgspec
 from aiohttp import web
 
 from gymq.agent import checked_response
-from gymq.errors import UNDECODABLE
 from gymq.ext.http.dialects import RESPONSES, Dialect, dialects
 from gymq.ext.http.errors import HttpError, not_found
 from gymq.ext.http.model_calls import CAPTURE, PREFIX, Ask, answer, rollout_id
@@ -19,6 +18,7 @@ from gymq.ext.nemo_gym.agent_routes import AgentRoutes
 from gymq.ext.nemo_gym.context import Context
 from gymq.ext.nemo_gym.directory import InstanceAddress
 from gymq.protocol import subjects
+from gymq.protocol.decoding import UNDECODABLE
 from gymq.protocol.messages import Generate, Generated
 from gymq.protocol.tokens import to_json
 

@@ -12,10 +12,10 @@ import msgspec
 from gymq.agent import RESERVED_TOOL_NAMES, Caller
 from gymq.data.jsonl import JsonlError, parse_object
 from gymq.data.rows import FAILURE_CLASS, MAX_INDEX, PARAMS
-from gymq.errors import UNDECODABLE
 from gymq.ext.http.errors import HttpError, invalid, not_found, of_rollout_error
 from gymq.failures import RolloutError
 from gymq.protocol import subjects
+from gymq.protocol.decoding import UNDECODABLE
 from gymq.protocol.messages import (
     Call,
     Close,

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from gymq.errors import UNDECODABLE
+from gymq.protocol.decoding import UNDECODABLE
 from gymq.protocol.messages import VerifiedRollout
 from gymq.responses import Item, responses_to_chat
 from gymq.runs.foreign_rollout import (

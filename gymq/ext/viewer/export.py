@@ -12,7 +12,6 @@ import msgspec
 
 from gymq.bus import Bus
 from gymq.bus.queue.outcome_store import OutcomeStore
-from gymq.errors import UNDECODABLE
 from gymq.ext.viewer.highlighting import LANGUAGE_OF_FIELD, TRACEBACK, TRACEBACK_LANGUAGE
 from gymq.ext.viewer.rendering import MOST_TEXTS, Rendering, RichText
 from gymq.ext.viewer.rollout_view import View, stored_view, tokens_of_item
@@ -22,6 +21,7 @@ from gymq.ext.viewer.run_list import RunList, RunRow
 from gymq.ext.viewer.run_views import RunViews
 from gymq.ext.viewer.site import PAGE, STORED, Site
 from gymq.ext.viewer.token_texts import TokenTexts
+from gymq.protocol.decoding import UNDECODABLE
 from gymq.protocol.messages import Outcome
 from gymq.protocol.tokens import to_json
 from gymq.runs.outcome_fields import exact_record

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from gymq.data.rows import PARAMS, attempt_index
-from gymq.errors import UNDECODABLE
 from gymq.ext.http.errors import not_found
 from gymq.ext.viewer.in_flight import RecordedEffect
+from gymq.protocol.decoding import UNDECODABLE
 from gymq.protocol.messages import (
     JUDGE_INPUT_TOKENS,
     JUDGE_OUTPUT_TOKENS,

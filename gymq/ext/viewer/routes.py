@@ -13,7 +13,6 @@ from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.bus.queue.steering import Retuning
 from gymq.bus.streams import TASKS
 from gymq.cluster.logs import newest_lines
-from gymq.errors import UNDECODABLE
 from gymq.ext.http.context import NEXT_BUS_S, ReadContext
 from gymq.ext.http.errors import HttpError, invalid, not_found, run_not_found
 from gymq.ext.http.requests import JSON, Handler, read_body
@@ -30,6 +29,7 @@ from gymq.ext.viewer.run_list import RUN_SORTS, RunList
 from gymq.ext.viewer.run_views import RunViews
 from gymq.ext.viewer.site import HEADERS, PAGE, Site
 from gymq.ext.viewer.token_texts import TokenTexts
+from gymq.protocol.decoding import UNDECODABLE
 from gymq.protocol.messages import Outcome
 from gymq.protocol.tokens import to_json
 from gymq.runs.cluster_status import read_queues, read_workers

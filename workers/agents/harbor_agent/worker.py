@@ -16,8 +16,8 @@ from gymq.workers.agents.program_agent.installed_harness import container_progra
 
 import gymq
 from gymq import responses
-from gymq.errors import UNDECODABLE
 from gymq.ext.gateway import Capture, Gateway
+from gymq.protocol.decoding import UNDECODABLE
 from gymq.protocol.messages import FailureClass
 from gymq.sandbox import NETWORK, Docker, Workspace, network_address
 

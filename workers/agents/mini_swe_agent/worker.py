@@ -15,7 +15,7 @@ from gymq.workers.agents.mini_swe_agent.instance import ImageTemplate, Instance
 import gymq
 from gymq import responses
 from gymq.agent import OwnVerifier
-from gymq.errors import UNDECODABLE
+from gymq.protocol.decoding import UNDECODABLE
 
 Item = dict[str, Any]
 

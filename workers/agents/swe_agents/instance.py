@@ -8,7 +8,7 @@ import msgspec
 from gymq.workers.agents.mini_swe_agent import instance as mini_swe_agent
 
 import gymq
-from gymq.errors import UNDECODABLE
+from gymq.protocol.decoding import UNDECODABLE
 
 # Fields of a request's metadata that are meant for the agent.
 OF_THE_INSTANCE = frozenset(

@@ -18,7 +18,7 @@ from gymq.workers.models.vllm_model.asked import Exchange, readable
 from gymq.workers.models.vllm_model.sampler import Sampler
 
 import gymq
-from gymq.errors import UNDECODABLE
+from gymq.protocol.decoding import UNDECODABLE
 
 log = logging.getLogger("gymq.local_vllm_model")
 

@@ -34,7 +34,7 @@ from gymq.workers.models.openai_model.retry import (
 )
 
 import gymq
-from gymq.errors import UNDECODABLE
+from gymq.protocol.decoding import UNDECODABLE
 from gymq.protocol.tokens import to_json
 from gymq.responses.errors import note
 

@@ -22,7 +22,7 @@ import msgspec
 import zstandard
 
 import gymq
-from gymq.errors import UNDECODABLE
+from gymq.protocol.decoding import UNDECODABLE
 from gymq.protocol.subjects import RolloutId
 from gymq.protocol.tokens import encode_json
 

@@ -14,8 +14,9 @@ from typing import Any, BinaryIO
 import msgspec
 from gymq.workers.models.replay_model.conversation import Item, beginning, continued, model_turns, text_of
 
-from gymq.errors import UNDECODABLE, GymqError
+from gymq.errors import GymqError
 from gymq.protocol import token_forms
+from gymq.protocol.decoding import UNDECODABLE
 from gymq.responses import ResponsesError, user_message, validate_params, validate_response
 
 _MAX_EXCERPT = 160  # characters of an item in a message

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 
 import gymq
-from gymq.errors import UNDECODABLE
+from gymq.protocol.decoding import UNDECODABLE
 
 SOLUTION = "simulated_solution"
 MISTAKE = "simulated_mistake"

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import aiohttp
 import msgspec
 
-from gymq.errors import UNDECODABLE
+from gymq.protocol.decoding import UNDECODABLE
 
 UNNAMED = "default"
 """The version of weights that nobody has named, as vLLM and SGLang have it."""

@@ -13,7 +13,7 @@ import msgspec
 import pydantic
 
 import gymq
-from gymq.errors import UNDECODABLE
+from gymq.protocol.decoding import UNDECODABLE
 
 # A verdict can hold integers of 64 bits.
 INTEGERS = pydantic.TypeAdapter(list[Annotated[int, pydantic.Field(ge=-(2**63), le=2**63 - 1)]])

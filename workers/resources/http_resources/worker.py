@@ -23,7 +23,7 @@ from gymq.workers.resources.http_resources.service import (
 )
 
 import gymq
-from gymq.errors import UNDECODABLE
+from gymq.protocol.decoding import UNDECODABLE
 from gymq.protocol.tokens import to_json
 
 # Other paths of such a server; a model that calls one of them as a tool would reach past its tools.
