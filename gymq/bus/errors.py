@@ -30,4 +30,4 @@ class NoAnswer(BusError):
 
 
 class VersionsDiffer(BusError):
-    """There is no version of the protocol that both this process and one of the cluster speak."""
+    """The processes of a cluster have no version of the protocol in common."""

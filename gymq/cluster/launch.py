@@ -126,18 +126,18 @@ class Cluster:
                     keep_running("nats-server", self._server_ended, self._server.start, stays_up_s=1.0)
                 )
             plan = self._plan()
-            is_operator = credentials.may_take(self.url, OPERATOR)
-            if self._given_url is not None and (is_operator or plan):
-                role = OPERATOR if is_operator else plan[0][1].role
-                async with await Bus.connect(self.url, role=role, name="gymq launch") as bus:
-                    await check_versions(bus)
-            if is_operator:
+            if credentials.may_take(self.url, OPERATOR):
                 self._bus = await Bus.connect(self.url, role=OPERATOR, name="gymq launch")
+                if self._given_url is not None:
+                    await check_versions(self._bus)
                 await self._make_streams(self._bus)
                 self._queues = RunQueues(self._bus)
                 await self._queues.start()
             else:
                 log.warning("no password of the role operator here: streams are used as they are")
+                if self._given_url is not None and plan:
+                    async with await Bus.connect(self.url, role=plan[0][1].role, name="gymq launch") as bus:
+                        await check_versions(bus)
             if not self._logs_to_stderr:
                 (self._folder / "logs").mkdir(mode=0o700, parents=True, exist_ok=True)
                 self._trimming = asyncio.create_task(_trim(self._folder / "logs"))

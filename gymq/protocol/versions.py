@@ -36,5 +36,5 @@ class ProtocolRange(msgspec.Struct, frozen=True, rename=lambda name: f"protocol_
 
 
 # A field that can be left out needs no new version: who does not know it skips it. `newest` grows with what a process
-# of the version before could not handle, and `oldest` when that version is no longer spoken.
+# of the version before could not handle, and `oldest` when support for a version ends.
 SPOKEN = ProtocolRange(oldest=1, newest=1)

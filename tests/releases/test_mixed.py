@@ -1,4 +1,4 @@
-"""A run goes on while its agents are replaced by those of a later release, or of an earlier one."""
+"""A run continues while its agents are replaced by those of a later release, or of an earlier one."""
 
 import json
 import os

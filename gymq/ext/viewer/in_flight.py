@@ -44,7 +44,7 @@ async def tasks_in_flight(bus: Bus, run: str, seen: dict[str, int] | None = None
             try:
                 task = await read_task(bus, stored.data)
             except BadMessage:
-                continue  # nobody works on it
+                continue  # no agent works on it
             yield task
 
 
