@@ -11,7 +11,7 @@ from gymq.workers.resources.evalplus.task_sets import BaseTask, TaskSetError, fi
 from gymq.workers.resources.evalplus.worker import last_python_block
 
 import gymq
-from gymq.functions import Runner
+from gymq.ext.functions import Runner
 from gymq.sandboxed import SandboxedOptions
 
 _END_OF_THOUGHTS = "</think>"

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from gymq.workers.resources.evalplus.closeness import all_close
 
-from gymq.functions.harness.values import decode
+from gymq.ext.functions.harness.values import decode
 
 Dataset = Literal["humaneval", "mbpp"]
 

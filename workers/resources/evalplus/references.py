@@ -11,7 +11,7 @@ from gymq.workers.resources.evalplus.comparison import Dataset, Returned, needs_
 from gymq.workers.resources.evalplus.tasks import Task
 
 import gymq
-from gymq.functions import Runner
+from gymq.ext.functions import Runner
 
 TIME_S = 600.0
 OUTPUT_BYTES = 256 * 1024**2

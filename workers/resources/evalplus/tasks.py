@@ -9,7 +9,7 @@ import pydantic
 from gymq.workers.resources.evalplus.comparison import Dataset
 from gymq.workers.resources.evalplus.task_sets import BaseTask
 
-from gymq.functions.harness.values import encode
+from gymq.ext.functions.harness.values import encode
 
 
 class Task(BaseTask):

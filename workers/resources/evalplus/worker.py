@@ -13,7 +13,7 @@ from gymq.workers.resources.evalplus.task_sets import TaskSetError, find_file, r
 from gymq.workers.resources.evalplus.tasks import Task
 
 import gymq
-from gymq.functions import Runner
+from gymq.ext.functions import Runner
 from gymq.processes import ComputeLimits, CpuTimeUsedUp
 from gymq.sandboxed import SandboxedOptions
 

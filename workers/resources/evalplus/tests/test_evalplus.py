@@ -9,7 +9,7 @@ from gymq.workers.resources.evalplus.tasks import Task
 from gymq.workers.resources.evalplus.worker import EvalPlus, last_python_block
 
 import gymq
-from gymq.functions.harness.values import MAX_DEPTH, decode, encode
+from gymq.ext.functions.harness.values import MAX_DEPTH, decode, encode
 from gymq.sandbox import SandboxFailed
 from gymq.testing import Harness, prompt, reply
 

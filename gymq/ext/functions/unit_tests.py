@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gymq.ext.functions.runner import parsed, run_harness
 from gymq.failures import InvalidTask
-from gymq.functions.runner import parsed, run_harness
 from gymq.sandbox.interface import Limits, ProgramResult, Sandbox, SandboxFailed
 from gymq.text import code_blocks
 

@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from gymq.ext.functions import program_in, run_tests
 from gymq.failures import InvalidTask
-from gymq.functions import program_in, run_tests
 from gymq.sandbox import Limits, LocalSandbox, Program, ProgramResult, Sandbox, SandboxFailed
 
 ADD = "def add(a, b):\n    return a + b\n"

@@ -1,7 +1,0 @@
-"""Functions of a program that a model wrote: they are called, and tested, in a sandbox."""
-
-from gymq.functions.runner import Runner as Runner
-from gymq.functions.unit_tests import UnitTest as UnitTest
-from gymq.functions.unit_tests import UnitTests as UnitTests
-from gymq.functions.unit_tests import program_in as program_in
-from gymq.functions.unit_tests import run_tests as run_tests
