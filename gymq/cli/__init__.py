@@ -1,6 +1,6 @@
 """The command `gymq`. Each command is a file here and is imported only when it is called or its help is shown.
 
-Its file has the options and imports nothing heavy at its top, so that help comes at once. Its work is in `actions/`.
+Its file has the options and imports nothing heavy at its top, so that help comes at once. Large work is in `actions/`.
 """
 
 from __future__ import annotations
@@ -54,10 +54,17 @@ GROUPS = {
 }
 """The core's commands by what they are for, each with its line in the list."""
 
+OF_RUNS = ("pause", "resume", "retune", "cancel", "delete")
+"""Commands that share the module `gymq.cli.runs`; the others have one of their name."""
+
+
+def _path(name: str) -> str:
+    function = name.replace("-", "_")
+    return f"gymq.cli.{'runs' if name in OF_RUNS else function}:{function}"
+
+
 CORE = {
-    name: Command(group, line, f"gymq.cli.{name.replace('-', '_')}:{name.replace('-', '_')}")
-    for group, commands in GROUPS.items()
-    for name, line in commands.items()
+    name: Command(group, line, _path(name)) for group, commands in GROUPS.items() for name, line in commands.items()
 }
 
 _MEANT = {  # by a name that is none

@@ -82,7 +82,7 @@ def show(
 
 
 @data.command
-def prepare(
+async def prepare(
     name: str,
     /,
     *overrides: Overrides,
@@ -99,9 +99,7 @@ def prepare(
         network: run the script as you, without a sandbox, so that it can download; only for scripts that you trust.
         again: prepare rows again that exist already.
     """
-    import asyncio
-
     from gymq.cli.actions.data import prepare_data
 
-    asyncio.run(prepare_data(name, sources, overrides, with_network=network, again=again))
+    await prepare_data(name, sources, overrides, with_network=network, again=again)
     return 0

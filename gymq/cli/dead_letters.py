@@ -38,7 +38,7 @@ dead_letters = App(
 
 
 @dead_letters.command(name="list")
-def list_(*, run: str | None = None, limit: Limit = None, nats: StreamsUrl = None, json: bool = False) -> int:
+async def list_(*, run: str | None = None, limit: Limit = None, nats: StreamsUrl = None, json: bool = False) -> int:
     """List dead letters, the newest last.
 
     They are rollouts that ended without a reward, and messages that could not become a rollout.
@@ -48,32 +48,28 @@ def list_(*, run: str | None = None, limit: Limit = None, nats: StreamsUrl = Non
         limit: maximum number of letters to list, the newest; 0 for all; default: 50, with --json all.
         json: print one JSON object per line.
     """
-    import asyncio
-
     from gymq.cli.actions.dead_letters import DEFAULT_LIMIT, list_letters
 
     if limit is None:
         limit = 0 if json else DEFAULT_LIMIT
-    return asyncio.run(list_letters(run, limit, nats, json))
+    return await list_letters(run, limit, nats, json)
 
 
 @dead_letters.command
-def show(number: LetterNumber, /, *, nats: StreamsUrl = None, json: bool = False) -> int:
+async def show(number: LetterNumber, /, *, nats: StreamsUrl = None, json: bool = False) -> int:
     """Show one dead letter in full: the reason, where it happened, and the published message.
 
     Args:
         number: number of the letter, from `gymq dead-letters list`.
         json: print it as one JSON object.
     """
-    import asyncio
-
     from gymq.cli.actions.dead_letters import show_letter
 
-    return asyncio.run(show_letter(number, nats, json))
+    return await show_letter(number, nats, json)
 
 
 @dead_letters.command
-def requeue(*numbers: LetterNumber, choice: LetterChoice = NONE, nats: ClusterUrl = None) -> int:
+async def requeue(*numbers: LetterNumber, choice: LetterChoice = NONE, nats: ClusterUrl = None) -> int:
     """Requeue dead letters: repeat their rollouts, and submit their submissions again.
 
     A rollout is repeated only if it still has no reward. Letters that were requeued, or need not be, are removed.
@@ -82,24 +78,20 @@ def requeue(*numbers: LetterNumber, choice: LetterChoice = NONE, nats: ClusterUr
     Args:
         numbers: numbers of letters, from `gymq dead-letters list`.
     """
-    import asyncio
-
     from gymq.cli.actions.dead_letters import check_choice, requeue_letters
 
     check_choice(numbers, choice.run, choice.all_)
-    return asyncio.run(requeue_letters(numbers, choice.run, nats))
+    return await requeue_letters(numbers, choice.run, nats)
 
 
 @dead_letters.command
-def drop(*numbers: LetterNumber, choice: LetterChoice = NONE, nats: StreamsUrl = None) -> int:
+async def drop(*numbers: LetterNumber, choice: LetterChoice = NONE, nats: StreamsUrl = None) -> int:
     """Remove dead letters permanently. The failures of their rollouts stay stored.
 
     Args:
         numbers: numbers of letters, from `gymq dead-letters list`.
     """
-    import asyncio
-
     from gymq.cli.actions.dead_letters import check_choice, drop_letters
 
     check_choice(numbers, choice.run, choice.all_)
-    return asyncio.run(drop_letters(numbers, choice.run, nats))
+    return await drop_letters(numbers, choice.run, nats)

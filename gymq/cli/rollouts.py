@@ -12,7 +12,7 @@ from gymq.cli.shared.parameters import OptionalIndex, StreamsUrl
 from gymq.errors import UsageError
 
 
-def rollouts(
+async def rollouts(
     file: Path | None = None,
     /,
     *,
@@ -37,8 +37,6 @@ def rollouts(
         limit: maximum number to list, 0 for all; default: 50, with --json all.
         json: print the exact records, one JSON object per line.
     """
-    import asyncio
-
     from gymq.cli.actions.rollouts import DEFAULT_LIMIT, show_rollouts
 
     if file is not None and (run is not None or nats is not None):
@@ -49,4 +47,4 @@ def rollouts(
         raise UsageError("--rollout needs --task: rollouts are numbered within a task")
     if limit is None:
         limit = 0 if json else DEFAULT_LIMIT
-    return asyncio.run(show_rollouts(file, run, task, rollout, failed, limit, nats, json))
+    return await show_rollouts(file, run, task, rollout, failed, limit, nats, json)

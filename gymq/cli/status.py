@@ -5,7 +5,7 @@ from __future__ import annotations
 from gymq.cli.shared.parameters import ServerUrl
 
 
-def status(
+async def status(
     *,
     nats: ServerUrl = None,
     json: bool = False,
@@ -17,8 +17,6 @@ def status(
     Args:
         json: print everything as one JSON object.
     """
-    import asyncio
-
     from gymq.cli.actions.status import show_status
 
-    return asyncio.run(show_status(nats, json))
+    return await show_status(nats, json)

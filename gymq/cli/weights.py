@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
@@ -11,6 +13,11 @@ from cyclopts.validators import Number
 from gymq.cli.shared.parameters import ClusterUrl
 from gymq.defaults import CONFIRM_S, InFlight, WeightsMode
 from gymq.errors import UsageError
+from gymq.render import counted, printable
+
+if TYPE_CHECKING:
+    from gymq.bus import Bus
+    from gymq.bus.weights.pushing import Pushed
 
 weights = App(
     name="weights",
@@ -20,7 +27,7 @@ weights = App(
 
 
 @weights.command
-def push(
+async def push(
     *,
     model: str,
     policy_version: str,
@@ -47,18 +54,26 @@ def push(
             ones, for which the update waits until the deadline.
         deadline: seconds within which the replicas must load the weights.
     """
-    import asyncio
-
-    from gymq.cli.actions.weights import push_to_cluster
+    from gymq.bus.weights import pushing
 
     if (path is None) == (file is None):
         raise UsageError("give either --path, that all replicas can read, or --file, whose bytes are sent")
-    absolute = None if path is None else path.absolute()
-    return asyncio.run(push_to_cluster(model, policy_version, absolute, file, mode, in_flight, deadline, nats))
+    async with await _connected(nats) as bus:
+        pushed = await pushing.push(
+            bus,
+            model,
+            policy_version,
+            path=None if path is None else Path.cwd() / path,
+            weights=file,
+            mode=mode,
+            in_flight=in_flight,
+            deadline_s=deadline,
+        )
+    return report(model, pushed)
 
 
 @weights.command
-def announce(
+async def announce(
     policy_version: str,
     *,
     model: str = "policy_model",
@@ -79,8 +94,32 @@ def announce(
         in_flight: what happens to running rollouts: continue, or restart.
         deadline: seconds within which the workers must know it.
     """
-    import asyncio
+    from gymq.bus.weights import pushing
 
-    from gymq.cli.actions.weights import announce_to_cluster
+    async with await _connected(nats) as bus:
+        announced = await pushing.announce(
+            bus, model, policy_version, engines=engines or [], in_flight=in_flight, deadline_s=deadline
+        )
+    return report(model, announced)
 
-    return asyncio.run(announce_to_cluster(model, policy_version, engines or [], in_flight, deadline, nats))
+
+async def _connected(nats: str | None) -> AbstractAsyncContextManager[Bus]:
+    from gymq.bus.credentials import may_take
+    from gymq.cli.shared.cluster import connected, running_url
+    from gymq.cluster.server.roles import OPERATOR, TRAINER
+
+    url = await running_url(nats)
+    role = OPERATOR if may_take(url, OPERATOR) and not may_take(url, TRAINER) else TRAINER
+    return connected(url, name="gymq weights", role=role)
+
+
+def report(model: str, pushed: Pushed) -> int:
+    """Print what became of a push, and return the exit status."""
+    print(f"{counted(len(pushed.confirmed), 'replica')} of {model} answer with {printable(pushed.policy_version)}")
+    if not (pushed.confirmed or pushed.missing):
+        print("gymq: no replica answers: each that starts loads them before it serves", file=sys.stderr)
+    if pushed.taken_back:
+        print("gymq: no replica can load them: the previous weights stay the newest", file=sys.stderr)
+    for worker, why in sorted(pushed.missing.items()):
+        print(f"gymq: {worker} does not: {printable(why)}", file=sys.stderr)
+    return 0 if pushed.confirmed and pushed.is_complete else 1

@@ -17,7 +17,7 @@ from gymq.bus.jetstream import Code, JetStreamError
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.serving import Server
 from gymq.bus.weights import Pushed, PushError, push, pushing
-from gymq.cli.actions.weights import report
+from gymq.cli.weights import report
 from gymq.execution.model_runner import ModelRunner
 from gymq.execution.weights_follower import WeightsFailed
 from gymq.model import ModelRequest, WeightsUpdate

@@ -95,7 +95,7 @@ def reward_profile(*settings: str) -> int:
 
 
 @ng.command
-def status(*settings: str) -> int:
+async def status(*settings: str) -> int:
     """Show the workers and queues of the cluster, as `ng_status` shows servers: `gymq status`.
 
     Args:
@@ -103,7 +103,7 @@ def status(*settings: str) -> int:
     """
     from gymq.cli.status import status
 
-    return status()
+    return await status()
 
 
 @ng.command
