@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 import msgspec
 
+from gymq.agent import offered_tools
 from gymq.agent.options import AgentOptions
-from gymq.data import offered_tools
 from gymq.errors import BusError
 from gymq.failures import CancelReason, RolloutError
 from gymq.protocol.messages import Call, FailureClass, Message, ResourcesRequest, Seeded, Stage, Timing

@@ -11,8 +11,8 @@ from types import TracebackType
 from typing import Any
 
 from gymq import responses
+from gymq.agent import offered_tools
 from gymq.agent.calls import RolloutCalls, handed_over
-from gymq.data import offered_tools
 from gymq.failures import RolloutError
 from gymq.protocol import subjects
 from gymq.protocol.messages import (

@@ -50,9 +50,9 @@ def init(
     from gymq.bus import credentials
     from gymq.bus.credentials import VARIABLE
     from gymq.cli.actions.auth import SERVER_FILE, file_limit, tls_of, url_of
+    from gymq.cluster.server.address import is_loopback
     from gymq.cluster.server.auth_config import ServerSettings, render
     from gymq.cluster.server.roles import ROLES
-    from gymq.config.addresses import is_loopback
 
     if not host:
         raise UsageError("--host needs an address; 0.0.0.0 is all of them")

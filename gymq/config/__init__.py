@@ -3,7 +3,6 @@
 `load` gives a `Config`, or a `ConfigError` that says in one line what is wrong and where.
 """
 
-from gymq.config.addresses import add_addresses
 from gymq.config.errors import ConfigError, UnknownInstances
 from gymq.config.loader import Config, load
 from gymq.config.masking import digest_of, fingerprint, masked, record_instances, record_options
@@ -14,7 +13,6 @@ __all__ = [
     "ConfigError",
     "Instance",
     "UnknownInstances",
-    "add_addresses",
     "digest_of",
     "fingerprint",
     "load",

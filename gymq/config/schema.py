@@ -53,10 +53,6 @@ License = Literal[
 ]
 
 
-DEFAULT_HEAD_PORT = 11000
-Port = Annotated[int, Field(ge=1, le=65535)]
-
-
 class _Gitlab(BaseModel):
     dataset_name: str
     version: str
@@ -127,23 +123,6 @@ class Implementation(BaseModel):
     value: Any = None
     verified: Any = None
     allowed_agents: Any = None
-
-
-class HeadServer(BaseModel):
-    """The head server, which lists all instances."""
-
-    port: Port | None = DEFAULT_HEAD_PORT
-
-
-class Addressing(BaseModel):
-    """The top-level keys for the addresses of instances; null is the default."""
-
-    default_host: str | None = None
-    use_absolute_ip: bool | None = None
-    port_range_low: Port | None = None
-    port_range_high: Port | None = None
-    disallowed_ports: list[Port] | None = None
-    head_server: HeadServer | None = None
 
 
 def problems(model: type[BaseModel], value: dict[str, Any]) -> list[tuple[Keys, str]]:

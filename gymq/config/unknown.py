@@ -13,7 +13,7 @@ from gymq.config.instances import lacks_entrypoint
 from gymq.config.loader import ENV_YAML, USUAL_VALUES, Config
 from gymq.config.process_settings import SETTINGS, check_settings
 from gymq.config.sampling import check_sampling
-from gymq.config.schema import RUN_KEYS, HeadServer
+from gymq.config.schema import RUN_KEYS
 from gymq.config.sources import OVERRIDE, Source, origin
 from gymq.data.rows import PARAMS
 from gymq.errors import did_you_mean
@@ -69,6 +69,7 @@ WITHOUT_MEANING = frozenset(
 )
 """Settings of NeMo Gym's servers without a counterpart here."""
 
+_OF_HEAD_SERVER = ("host", "port")
 _DIRECTIVES = frozenset({"_copy", "_inherit_from", "_swap_key"})
 _BETWEEN_NAMES = re.compile(r"[\s${}:,.\[\]]+")
 
@@ -146,11 +147,10 @@ def _unknown_kinds(config: Config, name: str, block: dict[str, Any]) -> Iterator
 
 def _unknown_in_head_server(config: Config) -> Iterator[str]:
     given = config.tree.get("head_server")
-    known = ["host", *HeadServer.model_fields]
     for key in given if isinstance(given, dict) else ():
-        if key not in known:
+        if key not in _OF_HEAD_SERVER:
             where = origin(config.sources, ("head_server", key))
-            yield f"{where}: head_server: no setting {key}{did_you_mean(str(key), known)}"
+            yield f"{where}: head_server: no setting {key}{did_you_mean(str(key), _OF_HEAD_SERVER)}"
 
 
 def _referred(sources: Sequence[Source]) -> set[str]:

@@ -38,7 +38,7 @@ from gymq.responses.types import (
     Response,
     Usage,
 )
-from gymq.responses.usage import add_usage, usage_from_chat, with_known_details
+from gymq.responses.usage import add_usage, usage_from_chat
 
 __all__ = [
     "FunctionCall",
@@ -88,5 +88,4 @@ __all__ = [
     "user_message",
     "validate_params",
     "validate_response",
-    "with_known_details",
 ]

@@ -26,15 +26,6 @@ def add_usage(total: Mapping[str, Any] | None, turn: Mapping[str, Any] | None) -
     )
 
 
-def with_known_details(usage: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a usage in Responses form whose details are numbers: OpenAI's classes refuse a null there."""
-    return {
-        **usage,
-        "input_tokens_details": {"cached_tokens": cached_tokens(usage)},
-        "output_tokens_details": {"reasoning_tokens": reasoning_tokens(usage)},
-    }
-
-
 def cached_tokens(usage: Mapping[str, Any]) -> int:
     """Return how many input tokens of a usage in Responses form came from a cache; 0 if not reported."""
     return _detail(usage, "input_tokens_details", "cached_tokens") or 0

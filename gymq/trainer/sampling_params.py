@@ -3,35 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
 from gymq.data.rows import PARAMS
-from gymq.protocol.sampling import NEUTRAL
 from gymq.trainer.groups import Row, TrainerError
 
 # Parameters that a row has under another name, or not at all: workers ask for log probs themselves.
 _NAMES = {"temperature": "temperature", "top_p": "top_p", "max_tokens": "max_output_tokens"}
 _NOT_SAMPLING = ("logprobs", "reasoning_effort")
-
-# What vLLM's server takes in a request, and what decides which tokens are sampled.
-_OF_REQUESTS = {*NEUTRAL, "max_tokens", "min_tokens", "seed", "stop", "stop_token_ids", "ignore_eos"}
-_OF_REQUESTS |= {"logit_bias", "bad_words", "allowed_token_ids"}
-
-
-def refuse_unknown(sampling: Iterable[str], place: str) -> None:
-    """Refuse parameters that an engine behind the cluster would not sample with.
-
-    Args:
-        place: where the trainer has them, for the message.
-
-    Raises:
-        TrainerError: one of them is not among vLLM's; names it.
-    """
-    if unknown := sorted(set(sampling) - _OF_REQUESTS):
-        raise TrainerError(f"{place}: {', '.join(unknown)} cannot be passed on to the engine; leave it out")
 
 
 def with_sampling(params: Row, sampling: Row, template: Row | None = None) -> Row:

@@ -7,7 +7,7 @@ import pytest
 from gymq.workers.agents.simple_agent.worker import SimpleAgent
 
 import gymq
-from gymq.data.offered_tools import row_with
+from gymq.agent.offered_tools import row_with
 from gymq.protocol.messages import Generate, Message, Seed, Seeded
 from gymq.testing import function_call, prompt, reply
 from gymq.testing.agent_harness import AgentHarness

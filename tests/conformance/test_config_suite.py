@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gymq.config import add_addresses
+from gymq.ext.nemo_gym.addresses import add_addresses
 
 from .cases import OWN_CASES, CoreCase, read_file
 from .comparison import Mismatch

@@ -16,11 +16,11 @@ from gymq.bus.weights import PushError, announce, push
 from gymq.cli.weights import announce as announce_in_cluster
 from gymq.data.materialise import MaterialiseOptions
 from gymq.errors import UsageError
+from gymq.ext.trainers.adapting import Steps
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.options import CollectOptions
 from gymq.runs.collection.plan import RunPlan
 from gymq.trainer import TrainerError, TrainingRun
-from gymq.trainer.adapting import Steps
 from gymq.trainer.groups import Sample
 from tests.runtime.test_weights import safetensors
 from tests.support.engine import Body, Engine, say

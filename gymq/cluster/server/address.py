@@ -14,10 +14,13 @@ HOST = "127.0.0.1"  # This machine only: without TLS, the password would cross t
 _FIRST_PORT, _LAST_PORT = 20_000, 29_999
 
 
-def is_loopback(address: str) -> bool:
-    """Return whether a text is an IP address of this machine only."""
+def is_loopback(host: str) -> bool:
+    """Return whether a name or address can only mean this machine."""
+    name = host.lower().strip("[]").removesuffix(".")
+    if name == "localhost" or name.endswith(".localhost"):
+        return True
     try:
-        return ipaddress.ip_address(address).is_loopback
+        return ipaddress.ip_address(name).is_loopback
     except ValueError:
         return False
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from aiohttp import web
 
-from gymq import responses
+from gymq.ext.http.call_ids import with_ids_of_engine, with_unique_call_ids
 from gymq.ext.http.dialects import Body, Dialect
 from gymq.ext.http.errors import HttpError, invalid, not_found, of_rollout_error
 from gymq.ext.http.events import COMMENT
@@ -17,7 +17,7 @@ from gymq.ext.http.previous_responses import PreviousResponses
 from gymq.ext.http.requests import json_response, parse_object
 from gymq.failures import RolloutError
 from gymq.protocol.tokens import to_json
-from gymq.responses.call_ids import with_ids_of_engine, with_unique_call_ids
+from gymq.responses.usage import cached_tokens, reasoning_tokens
 
 PREFIX = "/ng-rollout/{rollout}"
 CAPTURE = "/training-token-capture"
@@ -63,11 +63,20 @@ async def _reply(dialect: Dialect, asked: Body, ask: Ask, params: Body, previous
         response = await ask({**params, "input": with_ids_of_engine(params["input"])})
         usage = response.get("usage")
         output = with_unique_call_ids(response["output"], params["input"])
-        known = {"output": output, "usage": usage and responses.with_known_details(usage)}
+        known = {"output": output, "usage": usage and _with_known_details(usage)}
         previous.keep(params["input"], {**response, **known})
         return dialect.reply({**response, **known}, asked)
     except RolloutError as error:
         raise of_rollout_error(error) from None
+
+
+def _with_known_details(usage: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a usage in Responses form whose details are numbers: OpenAI's classes refuse a null there."""
+    return {
+        **usage,
+        "input_tokens_details": {"cached_tokens": cached_tokens(usage)},
+        "output_tokens_details": {"reasoning_tokens": reasoning_tokens(usage)},
+    }
 
 
 async def _stream(request: web.Request, dialect: Dialect, asked: Body, reply: Awaitable[Body]) -> web.StreamResponse:

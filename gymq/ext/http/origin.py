@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from gymq.config.addresses import is_loopback
+from gymq.cluster.server.address import is_loopback
 from gymq.ext.http.errors import HttpError
 
 _ANYWHERE = frozenset({"", "0.0.0.0", "::"})

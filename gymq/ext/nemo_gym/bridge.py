@@ -14,7 +14,7 @@ from aiohttp import web
 from gymq.bus import Bus
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.routing import RoutedCalls, Routes
-from gymq.config.addresses import is_loopback
+from gymq.cluster.server.address import is_loopback
 from gymq.ext.http.context import ReadRoutes
 from gymq.ext.http.memory import MemoryBudget
 from gymq.ext.http.origin import OriginCheck

@@ -19,8 +19,8 @@ from omegaconf import OmegaConf
 
 from gymq.cluster.server.address import reachable
 from gymq.config.loader import ENV_YAML
-from gymq.config.schema import DEFAULT_HEAD_PORT
 from gymq.errors import GymqError
+from gymq.ext.nemo_gym.addresses import DEFAULT_HEAD_PORT
 from gymq.processes import parent_death
 from gymq.redaction import redact
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import pydantic
 
-from gymq.config.schema import DEFAULT_HEAD_PORT
 from gymq.data.trainer_results import Untrainable
+from gymq.ext.nemo_gym.addresses import DEFAULT_HEAD_PORT
 
 Seconds = Annotated[float, pydantic.Field(gt=0, le=30 * 24 * 3600)]
 

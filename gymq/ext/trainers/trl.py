@@ -17,17 +17,17 @@ import msgspec
 
 from gymq.bus.loop_thread import LoopThread
 from gymq.config import load
-from gymq.data.records import to_trl
 from gymq.data.rows import PARAMS, TASK_INDEX
 from gymq.data.short_rows import whole_row
+from gymq.ext.trainers.adapting import place_index, refuse_unknown, warn_if_dropped
+from gymq.ext.trainers.forms import to_trl
 from gymq.failures import JudgeFailed, RolloutError
 from gymq.protocol.messages import FailureClass
 from gymq.runs.local_verifiers import Verifiers, verify_again
 from gymq.testing import reply
-from gymq.trainer.adapting import place_index, warn_if_dropped
 from gymq.trainer.examples import called
 from gymq.trainer.groups import Group, Row, TrainerError
-from gymq.trainer.sampling_params import refuse_unknown, with_sampling
+from gymq.trainer.sampling_params import with_sampling
 from gymq.trainer.sync import SyncTrainingRun
 
 log = logging.getLogger("gymq.trainer")

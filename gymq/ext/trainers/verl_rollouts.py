@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from gymq.data.rows import PARAMS, SOURCE, TASK_INDEX
-from gymq.trainer.adapting import Steps, place_index
+from gymq.ext.trainers.adapting import Steps, place_index
 from gymq.trainer.examples import row_of_text
 from gymq.trainer.groups import Group, Row, TrainerError
 from gymq.trainer.run import TrainingRun

@@ -9,8 +9,7 @@ from typing import Self
 from aiohttp import web
 
 from gymq.bus import Bus
-from gymq.cluster.server.address import reachable
-from gymq.config.addresses import is_loopback
+from gymq.cluster.server.address import is_loopback, reachable
 from gymq.defaults import VIEWER_PORT
 from gymq.ext.http.context import ReadContext
 from gymq.ext.http.origin import OriginCheck

@@ -4,7 +4,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from gymq.config import Config, ConfigError, add_addresses, load
+from gymq.config import Config, ConfigError, load
+from gymq.ext.nemo_gym.addresses import add_addresses
 
 from ..comparison import Mismatch
 from ..refused import Refused

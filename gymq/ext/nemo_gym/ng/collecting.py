@@ -19,10 +19,10 @@ from gymq.cli.shared.sampling import read_sampling
 from gymq.config import load
 from gymq.config.errors import choices
 from gymq.config.overrides import Override, parse
-from gymq.config.schema import DEFAULT_HEAD_PORT
 from gymq.config.unknown import CONCURRENCY
 from gymq.data.run_files import ReportFiles
 from gymq.errors import UsageError
+from gymq.ext.nemo_gym.addresses import DEFAULT_HEAD_PORT
 from gymq.protocol.instances import KIND_OF
 from gymq.render import counted, say
 

@@ -21,10 +21,10 @@ from gymq.data.records import NotTrainable, Record, Span
 from gymq.data.routed_experts import NEMO_RL_TYPES, read_experts
 from gymq.data.rows import ROW_NUMBER
 from gymq.data.trainer_results import NOT_TRAINABLE
+from gymq.ext.trainers.adapting import warn_if_dropped
 from gymq.ext.trainers.nemo_rl.media import images_before
 from gymq.protocol.tokens import TOKEN_FIELDS
 from gymq.responses.tokens import OPTIONAL_TOKEN_FIELDS, ROUTED_EXPERTS
-from gymq.trainer.adapting import warn_if_dropped
 from gymq.trainer.batch import Batch
 from gymq.trainer.examples import called
 from gymq.trainer.groups import Row, SampleFailed, TrainerError

@@ -4,7 +4,8 @@ import socket
 
 import pytest
 
-from gymq.config import ConfigError, add_addresses
+from gymq.config import ConfigError
+from gymq.ext.nemo_gym.addresses import add_addresses
 
 
 def tree_with(count, **top_level):

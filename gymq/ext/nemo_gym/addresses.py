@@ -1,28 +1,38 @@
 """Addresses: the host and port of each instance, for clients that reach workers over HTTP."""
 
-import ipaddress
 import random
 import socket
 from collections.abc import Callable
 from copy import deepcopy
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BaseModel, Field
 
 from gymq.config.errors import ConfigError, dotted
 from gymq.config.instances import find_instances
-from gymq.config.schema import DEFAULT_HEAD_PORT, Addressing, HeadServer, Implementation, problems
+from gymq.config.schema import Implementation, problems
 
+DEFAULT_HEAD_PORT = 11000
 DEFAULT_PORT_RANGE = (10001, 20000)
 
+Port = Annotated[int, Field(ge=1, le=65535)]
 
-def is_loopback(host: str) -> bool:
-    """Return whether a name or address can only mean this machine."""
-    name = host.lower().strip("[]").removesuffix(".")
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
+
+class HeadServer(BaseModel):
+    """The head server, which lists all instances."""
+
+    port: Port | None = DEFAULT_HEAD_PORT
+
+
+class Addressing(BaseModel):
+    """The top-level keys for the addresses of instances; null is the default."""
+
+    default_host: str | None = None
+    use_absolute_ip: bool | None = None
+    port_range_low: Port | None = None
+    port_range_high: Port | None = None
+    disallowed_ports: list[Port] | None = None
+    head_server: HeadServer | None = None
 
 
 def port_is_free(port: int) -> bool:

@@ -5,18 +5,23 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from statistics import fmean
 from typing import Any
 
 from gymq.data.records import Record
+from gymq.protocol.sampling import NEUTRAL
 from gymq.protocol.subjects import MAX_INDEX
 from gymq.responses.errors import warn_once
 from gymq.trainer.groups import Group, TrainerError
 from gymq.trainer.run import TrainingRun
 
 log = logging.getLogger("gymq.trainer")
+
+# What vLLM's server takes in a request, and what decides which tokens are sampled.
+_OF_REQUESTS = {*NEUTRAL, "max_tokens", "min_tokens", "seed", "stop", "stop_token_ids", "ignore_eos"}
+_OF_REQUESTS |= {"logit_bias", "bad_words", "allowed_token_ids"}
 
 
 def place_index(*place: object) -> int:
@@ -57,6 +62,19 @@ class Steps:
                 self._begun = step
             else:
                 self._is_asked = False
+
+
+def refuse_unknown(sampling: Iterable[str], place: str) -> None:
+    """Refuse parameters that an engine behind the cluster would not sample with.
+
+    Args:
+        place: where the trainer has them, for the message.
+
+    Raises:
+        TrainerError: one of them is not among vLLM's; names it.
+    """
+    if unknown := sorted(set(sampling) - _OF_REQUESTS):
+        raise TrainerError(f"{place}: {', '.join(unknown)} cannot be passed on to the engine; leave it out")
 
 
 def warn_if_dropped(group: Group, trainer: str) -> None:

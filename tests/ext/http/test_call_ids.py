@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gymq.responses.call_ids import with_ids_of_engine, with_unique_call_ids
+from gymq.ext.http.call_ids import with_ids_of_engine, with_unique_call_ids
 
 
 def called(call_id: str, name: str = "bash") -> dict[str, Any]:
