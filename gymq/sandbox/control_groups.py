@@ -39,8 +39,11 @@ class ControlGroup:
     folders: tuple[Path, ...]  # one in version 2, one for each controller in version 1
     lock: int
 
-    def open_files(self) -> list[int]:
+    def open_files(self, stack: contextlib.ExitStack) -> list[int]:
         """Open the files that `gymq.sandbox.inside.group.ProgramGroup` takes.
+
+        Args:
+            stack: closes them.
 
         Raises:
             OSError: one cannot be opened.
@@ -52,14 +55,10 @@ class ControlGroup:
             peak = memory / "memory.memsw.max_usage_in_bytes"  # with swap, if the kernel counts it
             peak = peak if peak.exists() else memory / "memory.max_usage_in_bytes"
             read = [memory / "memory.oom_control", peak, usage / "cpuacct.usage"]
-        fds: list[int] = []
-        try:
-            fds += [os.open(path, os.O_RDONLY) for path in read]
-            fds += [os.open(folder / "cgroup.procs", os.O_WRONLY) for folder in self.folders]
-        except OSError:
-            for fd in fds:
-                os.close(fd)
-            raise
+        fds = []
+        for path in (*read, *(folder / "cgroup.procs" for folder in self.folders)):
+            fds.append(os.open(path, os.O_RDONLY if path in read else os.O_WRONLY))
+            stack.callback(os.close, fds[-1])
         return fds
 
     def remove(self) -> None:

@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, replace
+from io import FileIO
 from typing import Any, NamedTuple, cast
 
 from gymq.failures import InvalidTask
@@ -113,19 +114,12 @@ class LocalSandbox(Sandbox):
     async def run(self, program: Program, limits: Limits) -> ProgramResult:
         await self.start()
         async with self._slots:
-            supervised = await _Supervised.start(self._ready, self.python, program, limits)
-            try:
-                return await supervised.finish(limits)
-            finally:
-                await supervised.end()
+            return await _run(self._ready, self.python, program, limits)
 
     async def open(self, program: Program, limits: Limits) -> ProgramSession:
         await self.start()
-        session = _LocalSession(
-            await _Supervised.start(self._ready, self.python, program, limits, stdin=True),
-            limits,
-            self._sessions.discard,
-        )
+        supervised = await _Supervised.start(self._ready, self.python, program, limits, stdin=True)
+        session = _LocalSession(supervised, limits, self._sessions.discard)
         self._sessions.add(session)
         return session
 
@@ -141,15 +135,10 @@ class LocalSandbox(Sandbox):
         """Return what is wrong with this isolation here, found by running a program in it."""
         if missing := missing_command(isolation):
             return f"`{missing}` is not installed"
-        limits = Limits(time_s=30.0)
         try:
-            supervised = await _Supervised.start(
-                isolation, self.python, Program((self.python, "-I", "-c", "print(7)")), limits
+            finished = await _run(
+                isolation, self.python, Program((self.python, "-I", "-c", "print(7)")), Limits(time_s=30.0)
             )
-            try:
-                finished = await supervised.finish(limits)
-            finally:
-                await supervised.end()
         except SandboxFailed as error:
             return error.message
         if finished.stdout.strip() != b"7":
@@ -157,30 +146,46 @@ class LocalSandbox(Sandbox):
         return None
 
 
-class SupervisorReport(NamedTuple):
-    """The last report of a supervisor."""
+async def _run(isolation: Isolation, python: str, program: Program, limits: Limits) -> ProgramResult:
+    """Run a program to its end."""
+    supervised = await _Supervised.start(isolation, python, program, limits)
+    patience = None if limits.time_s is None else clock_s(limits.time_s) + _END_S
+    try:
+        ended = await finish_process(
+            supervised.process, supervised.cut, wall_s=patience, output_bytes=limits.output_bytes, output_ends=True
+        )
+    finally:
+        await supervised.end()
+    if ended.limit == "time":
+        raise SandboxFailed("a sandbox did not end its program in time")
+    report = supervised.report(ended.stderr)
+    return replace(ended, exit_status=report.exit_status, limit=ended.limit or report.limit, seconds=report.seconds)
+
+
+class _Report(NamedTuple):
+    """The report of a supervisor."""
 
     exit_status: int
-    limit: str | None
+    limit: LimitName | None
     seconds: float
 
 
 class _Supervised:
-    """One supervisor process with its program."""
+    """One supervisor process with its program.
+
+    Args:
+        lifeline: the end of a pipe; the supervisor ends everything when it is closed.
+        report: the end of a pipe on which the supervisor writes, at its end.
+        taken: releases what the program was given: its control group and its folder.
+    """
 
     def __init__(
-        self,
-        process: asyncio.subprocess.Process,
-        lifeline: int,
-        report: int,
-        folder: str | None,
-        group: ControlGroup | None,
+        self, process: asyncio.subprocess.Process, lifeline: FileIO, report: FileIO, taken: contextlib.ExitStack
     ) -> None:
         self.process = process
-        self._lifeline: int | None = lifeline
-        self._report: int | None = report
-        self._folder = folder
-        self._group = group
+        self._lifeline = lifeline
+        self._report = report
+        self._taken = taken
         self._said = ""
 
     @classmethod
@@ -192,92 +197,62 @@ class _Supervised:
         Args:
             stdin: whether the program gets a pipe as stdin instead of its text.
         """
-        with contextlib.ExitStack() as ours:  # the ends that the supervisor gets; it has them once it is started
-            folder = lifeline = report = group = None
-            try:
-                folder = None if isolation.own_view else tempfile.mkdtemp(prefix="gymq-sandbox-")
-                group, counters = _group(ours, isolation, limits)
-                spec = open_sealed(ours, marshal.dumps(_spec(isolation, program, limits, folder, python)))
-                given, lifeline = os.pipe()
-                ours.callback(os.close, given)
-                report, written = os.pipe()
-                ours.callback(os.close, written)
-                fds = (spec, given, written, *counters)
-                supervisor = [*command_inside("main"), *map(str, fds)]
-                process = await start_process(
-                    isolation.command(supervisor, program.folders, limits.disk_bytes),
-                    env={},
-                    stdin=asyncio.subprocess.PIPE if stdin else open_sealed(ours, program.stdin),
-                    stderr=asyncio.subprocess.DEVNULL if stdin else asyncio.subprocess.PIPE,
-                    pass_fds=fds,
-                    cwd="/",
-                )
-            except BaseException as error:
-                for fd in (lifeline, report):
-                    if fd is not None:
-                        os.close(fd)
-                if group is not None:
-                    group.remove()
-                if folder is not None:
-                    remove(folder)
-                if isinstance(error, OSError):
+        taken = contextlib.ExitStack()
+        async with contextlib.AsyncExitStack() as undo:
+            undo.push_async_callback(_release, taken)
+            with contextlib.ExitStack() as given:  # the ends that the supervisor gets; it has them once it is started
+                try:
+                    folder = None
+                    if not isolation.own_view:
+                        folder = tempfile.mkdtemp(prefix="gymq-sandbox-")
+                        taken.callback(remove, folder)
+                    counters = []
+                    groups = _groups_for(isolation)
+                    if isinstance(groups, ControlGroups):
+                        group = groups.make(_group_bytes(isolation, limits), limits.processes)
+                        taken.callback(_remove_group, group)
+                        counters = group.open_files(given)
+                    spec = open_sealed(given, marshal.dumps(_spec(isolation, program, limits, folder, python)))
+                    their_lifeline, our_lifeline = os.pipe()
+                    given.callback(os.close, their_lifeline)
+                    lifeline = taken.enter_context(FileIO(our_lifeline, "w"))
+                    our_report, their_report = os.pipe()
+                    given.callback(os.close, their_report)
+                    report = taken.enter_context(FileIO(our_report))
+                    fds = [spec, their_lifeline, their_report, *counters]
+                    supervisor = [*command_inside("main"), *map(str, fds)]
+                    process = await start_process(
+                        isolation.command(supervisor, program.folders, limits.disk_bytes),
+                        env={},
+                        stdin=asyncio.subprocess.PIPE if stdin else open_sealed(given, program.stdin),
+                        stderr=asyncio.subprocess.DEVNULL if stdin else asyncio.subprocess.PIPE,
+                        pass_fds=fds,
+                        cwd="/",
+                    )
+                except OSError as error:
                     raise SandboxFailed(f"a sandbox could not be started: {error}") from None
-                raise
-        return cls(process, lifeline, report, folder, group)
+            undo.pop_all()
+        return cls(process, lifeline, report, taken)
 
-    async def finish(self, limits: Limits) -> ProgramResult:
-        """Read the output while it runs, then the report."""
-        patience = None if limits.time_s is None else clock_s(limits.time_s) + _END_S
-        ended = await finish_process(
-            self.process, self.cut, wall_s=patience, output_bytes=limits.output_bytes, output_ends=True
-        )
-        if ended.limit == "time":
-            raise SandboxFailed("a sandbox did not end its program in time")
-        report = self.report(ended.stderr)
-        limit = ended.limit or cast(LimitName | None, report.limit)
-        return replace(ended, exit_status=report.exit_status, limit=limit, seconds=report.seconds)
-
-    def report(self, stderr: bytes) -> SupervisorReport:
-        """Return the last report of the supervisor."""
-        text = self._read_report()
-        if text.startswith("failed "):
-            raise SandboxFailed(f"a program could not be run: {text.removeprefix('failed ')}")
-        if not text:
+    def report(self, stderr: bytes) -> _Report:
+        """Return what the supervisor reported at its end."""
+        if self._said.startswith("failed "):
+            raise SandboxFailed(f"a program could not be run: {self._said.removeprefix('failed ')}")
+        if not self._said:
             said = stderr.decode(errors="replace").strip()[-300:] or "nothing"
             status = self.process.returncode
             raise SandboxFailed(f"a sandbox ended with status {status} and without a report; it said: {said}")
-        exit_status, limit, seconds = text.split()
-        return SupervisorReport(int(exit_status), None if limit == "-" else limit, float(seconds))
-
-    def _read_report(self) -> str:
-        if self._report is not None:
-            os.set_blocking(self._report, False)
-            with contextlib.suppress(BlockingIOError):
-                self._said += os.read(self._report, 65536).decode(errors="replace")
-        return self._said
+        exit_status, limit, seconds = self._said.split()
+        return _Report(int(exit_status), None if limit == "-" else cast(LimitName, limit), float(seconds))
 
     def begin_step(self, time_s: float) -> None:
-        """Let a session's program run for a step.
-
-        Args:
-            time_s: seconds that it may take of its own.
-        """
-        self._say(time_s, clock_s(time_s))
-
-    def end_step(self) -> None:
-        """Stop a session's program and all it started until its next step."""
-        self._say(0.0, 0.0)
-
-    def _say(self, time_s: float, clock_s: float) -> None:
-        if self._lifeline is not None:
-            with contextlib.suppress(BrokenPipeError):  # it has ended
-                os.write(self._lifeline, STEP.pack(time_s, clock_s))
+        """Let a session's program run for so many seconds of its own; with 0, stop it until the next step."""
+        with contextlib.suppress(BrokenPipeError, ValueError):  # it has ended, or is to end
+            self._lifeline.write(STEP.pack(time_s, clock_s(time_s)))
 
     def cut(self) -> None:
         """Close the lifeline: the supervisor ends everything."""
-        if self._lifeline is not None:
-            os.close(self._lifeline)
-            self._lifeline = None
+        self._lifeline.close()
 
     async def end(self) -> None:
         """End everything and release what was taken. Idempotent."""
@@ -291,22 +266,23 @@ class _Supervised:
             if self.process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
                     self.process.kill()
-            if self._report is not None:
-                self._read_report()
-                os.close(self._report)
-                self._report = None
-            await asyncio.shield(asyncio.to_thread(self._release))
+            if not self._report.closed:
+                os.set_blocking(self._report.fileno(), False)
+                self._said = (self._report.read(65536) or b"").decode(errors="replace")
+                self._report.close()
+            await _release(self._taken)
 
-    def _release(self) -> None:
-        group, self._group = self._group, None
-        folder, self._folder = self._folder, None
-        if group is not None:
-            try:
-                group.remove()
-            except OSError as error:
-                log.error("the control group of a program was not removed: %s", error)
-        if folder is not None:
-            remove(folder)
+
+async def _release(taken: contextlib.ExitStack) -> None:
+    """Release what was taken beside the event loop: a control group may take seconds to be gone."""
+    await asyncio.shield(asyncio.to_thread(taken.pop_all().close))
+
+
+def _remove_group(group: ControlGroup) -> None:
+    try:
+        group.remove()
+    except OSError as error:
+        log.error("the control group of a program was not removed: %s", error)
 
 
 class _LocalSession(StreamSession):
@@ -332,7 +308,7 @@ class _LocalSession(StreamSession):
             if self._supervised.report(b"").limit == "time":
                 raise TimeoutError from None
             raise
-        self._supervised.end_step()
+        self._supervised.begin_step(0.0)
         return answer
 
     async def close(self) -> None:
@@ -354,22 +330,6 @@ def _groups_for(isolation: Isolation) -> ControlGroups | str:
     if isolation.name == "process" and isolation.user == "same":
         return "a program of the same user could change its group"
     return _control_groups()
-
-
-def _group(stack: contextlib.ExitStack, isolation: Isolation, limits: Limits) -> tuple[ControlGroup | None, list[int]]:
-    """Make the group of a program and open its files for the supervisor; None and no files without control groups."""
-    groups = _groups_for(isolation)
-    if isinstance(groups, str):
-        return None, []
-    group = groups.make(_group_bytes(isolation, limits), limits.processes)
-    try:
-        fds = group.open_files()
-    except OSError:
-        group.remove()
-        raise
-    for fd in fds:
-        stack.callback(os.close, fd)
-    return group, fds
 
 
 def _group_bytes(isolation: Isolation, limits: Limits) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import shutil
 import signal
@@ -75,7 +76,7 @@ def entered(group: ControlGroup, code: str) -> subprocess.Popen[bytes]:
 
 
 def opened(group: ControlGroup) -> ProgramGroup:
-    return ProgramGroup(group.open_files(), 64 * MIB)
+    return ProgramGroup(group.open_files(contextlib.ExitStack()), 64 * MIB)
 
 
 def test_memory_beyond_the_limit_ends_a_program(group: ControlGroup):
@@ -283,7 +284,7 @@ class TestVersion2:
         (folder / "memory.events").write_text(f"low 0\nhigh 0\nmax 7\n{events}")
         (folder / "cpu.stat").write_text("usage_usec 2500000\nuser_usec 1\n")
         (folder / "cgroup.procs").write_text("")
-        counted = ProgramGroup(group.open_files(), 1000)
+        counted = ProgramGroup(group.open_files(contextlib.ExitStack()), 1000)
         assert counted.ran_out_of_memory() == is_out
         assert counted.computed() == 2.5
 
@@ -294,4 +295,4 @@ class TestVersion2:
         for name in ("cpu.stat", "cgroup.procs"):
             (folder / name).write_text("")
         with pytest.raises(MemoryError):
-            ProgramGroup(group.open_files(), 1000).ran_out_of_memory()
+            ProgramGroup(group.open_files(contextlib.ExitStack()), 1000).ran_out_of_memory()

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gymq.sandbox import LocalSandbox, local
+from gymq.sandbox import LocalSandbox, SandboxFailed, local
+from gymq.sandbox.control_groups import ControlGroup
 from gymq.sandbox.process import remove
 
 from .conftest import run_python, sandbox
@@ -53,3 +54,29 @@ async def test_the_event_loop_does_not_wait(sandbox: LocalSandbox, monkeypatch):
     await run_python(sandbox, "import os; os.makedirs('a/b')")
     assert threading.main_thread() not in threads
     assert len(threads) == sandbox.describe().startswith("process")
+
+
+async def test_a_start_that_fails_leaves_nothing_and_the_event_loop_does_not_wait(sandbox: LocalSandbox, monkeypatch):
+    removed = []
+
+    def remove_folder(folder: str) -> None:
+        removed.append((threading.current_thread(), Path(folder)))
+        remove(folder)
+
+    def remove_group(group: ControlGroup) -> None:
+        removed.extend((threading.current_thread(), folder) for folder in group.folders)
+        group.remove()
+
+    async def start_process(*given: object, **options: object) -> None:
+        raise SandboxFailed("sh cannot be run")
+
+    monkeypatch.setattr(local, "remove", remove_folder)
+    monkeypatch.setattr(local, "_remove_group", remove_group)
+    monkeypatch.setattr(local, "start_process", start_process)
+    open_files = os.listdir("/proc/self/fd")
+    with pytest.raises(SandboxFailed, match="sh cannot be run"):
+        await run_python(sandbox, "pass")
+    assert os.listdir("/proc/self/fd") == open_files
+    assert removed or "(weaker)" in sandbox.describe()
+    assert not any(path.exists() for _, path in removed)
+    assert threading.main_thread() not in [thread for thread, _ in removed]
