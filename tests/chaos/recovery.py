@@ -1,7 +1,7 @@
 """`python -m tests.chaos.recovery`: how many seconds a death costs the rollouts that are in work at that moment.
 
 Twenty rollouts of seven model calls of half a second, with a tool call after each but the last, are made with and
-without the death of one process in their midst. The difference is printed; it is what docs/reliability.md shows.
+without the death of one process in their midst. The difference is printed; docs/reliability.md sums it up.
 """
 
 from __future__ import annotations

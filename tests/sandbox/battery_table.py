@@ -1,4 +1,4 @@
-"""The table in docs/sandbox.md: `python -m tests.sandbox.battery_table` runs `battery` in each combination."""
+"""Attacks by programs, which docs/sandbox.md sums up: `python -m tests.sandbox.battery_table` runs them everywhere."""
 
 from __future__ import annotations
 
