@@ -203,8 +203,3 @@ async def test_the_last_words_of_a_server_are_shown_without_the_password(
     assert "(status 3)" in str(failure.value)
     assert str(store / "nats-server.log") in str(failure.value)
     assert str(failure.value).endswith("the password is: ***")
-
-
-def test_asking_for_the_url_before_the_start_is_refused(store: Path) -> None:
-    with pytest.raises(UsageError, match="not started"):
-        _ = EmbeddedServer(store).url

@@ -82,13 +82,6 @@ async def test_two_servers_run_side_by_side(tmp_path: Path) -> None:
         assert await client_b.jetstream().streams_info() == []
 
 
-async def test_starting_twice_is_refused_and_does_no_harm(server: EmbeddedServer) -> None:
-    with pytest.raises(UsageError, match="already running"):
-        await server.start()
-    async with await nats.connect(server.url) as client:
-        await client.flush()
-
-
 async def test_stop_lets_the_server_close_its_files(store: Path) -> None:
     server = EmbeddedServer(store)
     await server.start()

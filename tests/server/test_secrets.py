@@ -13,8 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nats.aio.client import Client
 
-from gymq.cluster.server import EmbeddedServer, find_running, redact
+from gymq.cluster.server import EmbeddedServer, find_running
 from gymq.errors import UsageError
+from gymq.redaction import redact
 
 from .monitoring import ask, password_of_monitor
 

@@ -10,8 +10,8 @@ from rich.text import Text
 
 from gymq.cli.shared.cluster import STORE, connected, running_url
 from gymq.cli.shared.table import run_table
-from gymq.cluster.server import redact
 from gymq.cluster.server.store import Store
+from gymq.redaction import redact
 from gymq.render import (
     Listing,
     listing,

@@ -11,14 +11,12 @@ For one machine and one user. Its store folder holds everything:
 """
 
 from gymq.cluster.server.embedded import EmbeddedServer, find_running, is_gone, silent_owner
-from gymq.cluster.server.errors import StoreInUseError
-from gymq.redaction import redact
+from gymq.cluster.server.store import StoreInUseError
 
 __all__ = [
     "EmbeddedServer",
     "StoreInUseError",
     "find_running",
     "is_gone",
-    "redact",
     "silent_owner",
 ]

@@ -5,33 +5,20 @@ import logging
 import os
 import secrets
 import time
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
 from gymq.cluster.server.address import HOST, bracketed, client_url, free_port
 from gymq.cluster.server.config import render_config
-from gymq.cluster.server.errors import PortTakenError
 from gymq.cluster.server.probe import health_problem, read_info
-from gymq.cluster.server.process import ServerProcess, binary_version, find_binary
+from gymq.cluster.server.process import PortTakenError, ServerProcess, binary_version, find_binary
 from gymq.cluster.server.store import ServerRecord, Store
-from gymq.errors import UsageError
 
 log = logging.getLogger("gymq.server")
 
-# Several times what it takes: 2 s for a GB in messages of 10 kB, 23 s in messages of 100 bytes, after a kill -9.
-_RECOVERY_S_PER_BYTE = 60 / 2**30
 _STOP_S = 10.0
 _LOOK_EVERY_S = 10.0  # whether the server met a full disk
-_START_PROBE_S = 0.2  # repeated until the deadline; a program that has our port may accept and say nothing
-
-
-@dataclass(frozen=True)
-class _Started:
-    process: ServerProcess
-    record: ServerRecord
-    password: str
 
 
 class EmbeddedServer:
@@ -51,9 +38,10 @@ class EmbeddedServer:
                 to be stopped, see `wanted`.
         """
         self._store = Store(store_dir)
-        self._port: int | None = None  # chosen at the first start, and kept
         self._gives_way = gives_way
-        self._started: _Started | None = None
+        self._port: int | None = None  # chosen at the first start, and kept
+        self._password = ""
+        self._process: ServerProcess | None = None
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -65,18 +53,14 @@ class EmbeddedServer:
     @property
     def url(self) -> str:
         """URL for clients. It contains the password: show it through `redact` only."""
-        started = self._require_started()
-        return client_url(started.record.host, started.record.port, started.password)
+        assert self._port is not None
+        return client_url(HOST, self._port, self._password)
 
     @property
     def pid(self) -> int:
         """Process id of the nats-server."""
-        return self._require_started().record.pid
-
-    def _require_started(self) -> _Started:
-        if self._started is None:
-            raise UsageError(f"The server of the store folder {self._store.folder} was not started.")
-        return self._started
+        assert self._process is not None
+        return self._process.pid
 
     async def start(self, deadline_s: float = 10.0) -> None:
         """Start the server and wait until it serves and has all its streams back.
@@ -88,23 +72,22 @@ class EmbeddedServer:
             UsageError: the store is in use or damaged, the port is taken, the disk is full, nats-server is missing or
                 too old, or the server is not ready in time. Nothing is left running then.
         """
-        if self._started is not None and self._started.process.exit_status is None:
-            raise UsageError(f"The server of the store folder {self._store.folder} is already running.")
         begun = time.monotonic()
         binary = find_binary()
         version = binary_version(binary)
         lock = await self._store.acquire(gives_way=self._gives_way)
         try:
-            deadline = begun + deadline_s + self._store.used_bytes() * _RECOVERY_S_PER_BYTE
-            password = self._store.make_password()
+            # A minute for a GB is several times what it takes after a kill -9, in small messages too.
+            deadline = begun + deadline_s + self._store.used_bytes() * 60 / 2**30
+            self._password = self._store.make_password()
             while True:
                 port = self._port or free_port()
                 try:
-                    self._started = await self._start_on(port, binary, version, password, lock, deadline)
+                    self._process = await self._start_on(port, binary, version, lock, deadline)
                     break
-                except PortTakenError as error:
+                except PortTakenError:
                     # Somebody took a port that was free when it was picked: pick another one.
-                    if error.port == self._port or time.monotonic() >= deadline:
+                    if port == self._port or time.monotonic() >= deadline:
                         raise
             self._port = port
         finally:
@@ -112,23 +95,23 @@ class EmbeddedServer:
             os.close(lock)
 
     async def _start_on(
-        self, port: int, binary: Path, version: tuple[int, int, int], password: str, lock: int, deadline: float
-    ) -> _Started:
+        self, port: int, binary: Path, version: tuple[int, int, int], lock: int, deadline: float
+    ) -> ServerProcess:
         name = f"gymq-{secrets.token_hex(8)}"
         monitor_password = secrets.token_urlsafe(32)
         config = render_config(
             server_name=name,
             version=version,
             port=port,
-            password=password,
+            password=self._password,
             monitor_password=monitor_password,
             max_file_bytes=self._store.file_limit(),
         )
         self._store.write_config(config)
         after_kill = self._store.read_record() is not None
-        process = ServerProcess(self._store, binary, lock)
+        process = ServerProcess(self._store, binary, lock, name, self._password)
         try:
-            await self._until_ready(process, name, port, password, monitor_password, deadline)
+            await self._until_ready(process, port, monitor_password, deadline)
             for line in process.store_warnings(after_kill=after_kill):
                 log.warning("%s: messages may be missing, nats-server says: %s", self._store.folder, line)
             record = ServerRecord(
@@ -146,43 +129,40 @@ class EmbeddedServer:
         except BaseException:
             await process.kill()
             raise
-        return _Started(process, record, password)
+        return process
 
-    async def _until_ready(
-        self, process: ServerProcess, name: str, port: int, password: str, monitor_password: str, deadline: float
-    ) -> None:
-        while problem := await self._problem(name, port, monitor_password):
+    async def _until_ready(self, process: ServerProcess, port: int, monitor_password: str, deadline: float) -> None:
+        while problem := await self._problem(process.name, port, monitor_password):
             if process.exit_status is not None:
-                raise process.exit_error(password)
+                raise process.exit_error(port)
             if "could not be recovered" in problem:
                 reason = (
                     f"The store folder {self._store.folder} is damaged ({problem}):"
                     " restore it from a copy, or move it away to start with an empty one."
                 )
-                raise process.error(reason, password)
+                raise process.error(reason)
             if time.monotonic() >= deadline:
                 reason = f"The server was not ready in time ({problem}): the machine or its disk may be too busy."
-                raise process.error(reason, password)
+                raise process.error(reason)
             await asyncio.sleep(0.01)
 
     async def _problem(self, name: str, port: int, monitor_password: str) -> str | None:
         """Return what is missing until the server can be used, or None."""
+        probe_s = 0.2  # Another program that has our port may accept the connection and say nothing.
         # By name: if another server has this port already, ours is about to give up.
-        info = await read_info(HOST, port, _START_PROBE_S)
+        info = await read_info(HOST, port, probe_s)
         if info is None or info.server_name != name:
             return f"it does not serve on port {port} yet"
-        return await health_problem(HOST, port, monitor_password, _START_PROBE_S)
+        return await health_problem(HOST, port, monitor_password, probe_s)
 
     async def wait(self) -> int:
         """Wait until the server ends, and return its exit status: negative is the number of the signal it died from.
 
         A stream that met a full disk stores nothing more, however much room there is later, until its server is started
         again. So the server is ended then.
-
-        Raises:
-            UsageError: it was not started.
         """
-        process = self._require_started().process
+        process = self._process
+        assert process is not None
         ended = asyncio.ensure_future(process.ended())
         had_room = False
         try:
@@ -207,14 +187,14 @@ class EmbeddedServer:
         Raises:
             UsageError: it cannot even be killed, or its files cannot be reached any more.
         """
-        if self._started is None:
+        if self._process is None:
             return
         # First of all, so that no other command finds the server and joins it while it ends.
         try:
-            self._store.remove_record(self._started.record.server_name)
+            self._store.remove_record(self._process.name)
         finally:
-            await self._started.process.stop(deadline_s)
-            self._started = None
+            await self._process.stop(deadline_s)
+            self._process = None
 
 
 async def find_running(store_dir: Path, *, for_reading: bool = False) -> str | None:

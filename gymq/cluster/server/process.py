@@ -1,7 +1,6 @@
 """The nats-server process: which program it is, how it is started and ended, and why it failed."""
 
 import asyncio
-import functools
 import importlib.metadata
 import math
 import os
@@ -11,7 +10,6 @@ import subprocess
 import time
 from pathlib import Path
 
-from gymq.cluster.server.errors import PortTakenError
 from gymq.cluster.server.store import CONFIG_FILE, Store
 from gymq.errors import UsageError
 from gymq.processes import parent_death
@@ -31,12 +29,24 @@ _DAMAGE = r"\[(WRN|ERR)\] Filestore"
 _OLD_INDEX = r"TTL state is outdated|Stream state outdated|could not locate msg block|prior state file"
 
 
+class PortTakenError(UsageError):
+    """Another program listens on the port."""
+
+
 class ServerProcess:
     """A running nats-server. It dies with this process (Linux) and holds the lock of its store until then."""
 
-    def __init__(self, store: Store, binary: Path, lock: int) -> None:
-        """Start `binary` in the store folder, with the configuration that is there."""
+    def __init__(self, store: Store, binary: Path, lock: int, name: str, password: str) -> None:
+        """Start `binary` in the store folder, with the configuration that is there.
+
+        Args:
+            lock: descriptor of the store's lock, which it inherits.
+            name: of the server, as it is in the configuration.
+            password: hidden where its log is shown.
+        """
+        self.name = name
         self._store = store
+        self._password = password
         log = store.open_log()
         try:
             self._log_offset = self._looked_to = os.fstat(log).st_size
@@ -93,20 +103,18 @@ class ServerProcess:
             pause = min(2 * pause, 0.05)
         return True
 
-    def exit_error(self, password: str) -> UsageError:
+    def exit_error(self, port: int) -> UsageError:
         """Return why it ended at its start, from its log."""
         text = "\n".join(self._store.log_lines(self._log_offset))
-        if taken := re.search(r"listen tcp \S+:(\d+): bind: address already in use", text):
-            return PortTakenError(int(taken[1]))
-        if refused := re.search(r"listen tcp \S+:(\d+): bind: permission denied", text):
-            reason = f"Port {refused[1]} may not be used by this user: choose one above 1023."
-        elif _NO_SPACE in text:
+        if f":{port}: bind: address already in use" in text:
+            return PortTakenError(f"Port {port} of this machine is taken by another program: stop that program.")
+        if _NO_SPACE in text:
             reason = f"The disk of the store folder {self._store.folder} is full: make room or choose another folder."
         elif "Can't start JetStream" in text:
             reason = f"JetStream cannot use {self._store.folder / 'jetstream'}: see the reason below."
         else:
             reason = f"The server of the store folder {self._store.folder} ended (status {self.exit_status})."
-        return self.error(reason, password)
+        return self.error(reason)
 
     def store_warnings(self, *, after_kill: bool) -> list[str]:
         """Return the server's warnings of damage to the stored messages since its start.
@@ -122,10 +130,10 @@ class ServerProcess:
         offset, self._looked_to = self._looked_to, self._store.log_size()
         return any(_NO_SPACE in line for line in self._store.log_lines(offset))
 
-    def error(self, reason: str, password: str) -> UsageError:
+    def error(self, reason: str) -> UsageError:
         """Return `reason`, followed by the last lines of the log without the password."""
         lines = self._store.log_lines(self._log_offset)[-6:]
-        shown = [redact(line).replace(password, "***") for line in lines]
+        shown = [redact(line).replace(self._password, "***") for line in lines]
         return UsageError("\n".join([reason, f"The end of {self._store.log}:", *shown]) if shown else reason)
 
 
@@ -153,15 +161,6 @@ def binary_version(binary: Path) -> tuple[int, int, int]:
     Raises:
         UsageError: it cannot be run, or is older than MIN_VERSION.
     """
-    try:
-        changed_ns = binary.stat().st_mtime_ns
-    except OSError as error:
-        raise UsageError(f"{binary} cannot be run ({error.strerror}); {_INSTALL}") from error
-    return _version(binary, changed_ns)
-
-
-@functools.lru_cache
-def _version(binary: Path, changed_ns: int) -> tuple[int, int, int]:
     try:
         answer = subprocess.run([binary, "--version"], capture_output=True, text=True, timeout=10)
     except OSError as error:

@@ -15,12 +15,15 @@ import msgspec
 
 from gymq.cluster.server.address import is_loopback
 from gymq.cluster.server.config import LOG_FILE, LOG_MAX_BYTES
-from gymq.cluster.server.errors import StoreInUseError
 from gymq.errors import UsageError
 
 CONFIG_FILE = "nats-server.conf"
 _GRACE_S = 1.0  # a server whose owner was killed just now needs a moment to end
 _MIN_FREE_BYTES = 64 << 20  # with less, streams freeze a moment after the start
+
+
+class StoreInUseError(UsageError):
+    """Another process owns the store."""
 
 
 class ServerRecord(msgspec.Struct, frozen=True):
@@ -62,18 +65,14 @@ class Store:
             lock = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         try:
             begun = time.monotonic()
-            while True:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    break
-                except BlockingIOError:
-                    asks = not gives_way and self._owner_gives_way()
-                    if asks:
-                        with self._checked():
-                            self._wanted.touch(mode=0o600)
-                    # A server that gives way needs some seconds to end.
-                    if time.monotonic() >= begun + (15.0 if asks else _GRACE_S):
-                        raise self._in_use(os.pread(lock, 20, 0).decode("ascii", "replace")) from None
+            while not _is_locked(lock, fcntl.LOCK_EX):
+                asks = not gives_way and self._owner_gives_way()
+                if asks:
+                    with self._checked():
+                        self._wanted.touch(mode=0o600)
+                # A server that gives way needs some seconds to end.
+                if time.monotonic() >= begun + (15.0 if asks else _GRACE_S):
+                    raise self._in_use(os.pread(lock, 20, 0).decode("ascii", "replace"))
                 await asyncio.sleep(0.02)
             with self._checked():
                 os.ftruncate(lock, 0)
@@ -89,13 +88,9 @@ class Store:
         """Return the process that owns the store, or None; one that ends in a moment does not count."""
         give_up = time.monotonic() + _GRACE_S
         with self._checked(), contextlib.suppress(FileNotFoundError), self._lock.open("rb") as lock:
-            while True:
-                try:
-                    fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
-                    return None
-                except BlockingIOError:
-                    if time.monotonic() >= give_up:
-                        return lock.read(20).decode("ascii", "replace")
+            while not _is_locked(lock.fileno(), fcntl.LOCK_SH):
+                if time.monotonic() >= give_up:
+                    return lock.read(20).decode("ascii", "replace")
                 await asyncio.sleep(0.02)
         return None
 
@@ -236,3 +231,12 @@ class Store:
                 f"The store folder {self.folder} cannot be used ({error.strerror}: {error.filename or self.folder}):"
                 " choose a folder on a disk with room that you may write to."
             ) from error
+
+
+def _is_locked(file: int, how: int) -> bool:
+    """Lock a file, unless another process has it locked; return whether it is locked now."""
+    try:
+        fcntl.flock(file, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
