@@ -94,7 +94,6 @@ def today() -> tuple[date, date]:
     return datetime.now().astimezone().date(), datetime.now(UTC).date()
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("installed", sorted(HARNESSES), indirect=True)
 async def test_a_real_program_earns_its_patch_once_paid_and_nothing_without_one(
     installed: HarnessName, bus: Any, run: str
@@ -127,7 +126,6 @@ async def test_a_real_program_earns_its_patch_once_paid_and_nothing_without_one(
     )
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("installed", ["claude_code", "pi"], indirect=True)
 async def test_a_real_program_on_a_plain_row_as_a_process_is_killed_and_pays_no_call_twice(
     installed: HarnessName, bus: Any, run: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -147,7 +145,6 @@ async def test_a_real_program_on_a_plain_row_as_a_process_is_killed_and_pays_no_
     assert "forty-two" in json.dumps(killed.response["output"])
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("installed", ["openhands", "pi"], indirect=True)
 async def test_a_task_of_harbor_and_a_plain_row_take_the_same_name(installed: str) -> None:
     row = json.loads((ROOT / "workers/agents/harbor_agent/data/example.jsonl").read_text().splitlines()[0])

@@ -107,7 +107,6 @@ async def world(shared_url: str, bus: Bus) -> AsyncIterator[World]:
         yield made
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("installed", sorted(HARNESSES), indirect=True)
 @pytest.mark.parametrize("case", CASES)
 async def test_a_harness_gets_its_reward(case: str, installed: str, world: World) -> None:

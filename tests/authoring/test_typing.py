@@ -46,7 +46,7 @@ class Plain(gymq.Agent):
 def mypy(*files: Path) -> subprocess.CompletedProcess[str]:
     cache = ROOT / ".mypy_cache"
     command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(cache), *map(str, files)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=files[0].parent, timeout=280)
+    return subprocess.run(command, capture_output=True, text=True, cwd=files[0].parent, timeout=600)
 
 
 def blocks(document: Path, base: str) -> list[str]:

@@ -37,7 +37,7 @@ WINDOW = 96  # rollouts in flight
 # Of rollouts of the usual number of turns; with more, all three grow.
 FAULT_EVERY_S = 1.0
 ROLLOUT_TIMEOUT_S = 120.0
-DEADLINE_S = 600.0  # of a whole run; beyond it something is wedged
+DEADLINE_S = 840.0  # of a whole run; beyond it something is wedged
 FAILURES_LEFT = 3  # the collector's exit status when rollouts failed; giving the command again tries them again
 MOST_TRIES = 4
 PROFILE_S = 60.0  # the profiler may have been killed a moment ago

@@ -15,7 +15,7 @@ from gymq.processes import parent_death
 from tests.support.ports import free_port
 
 HOST = "127.0.0.1"
-READY_S = 60.0
+READY_S = 600.0
 
 
 class NatsNode:

@@ -208,7 +208,7 @@ def running_cluster(folder: Path, config: Path) -> Iterator[None]:
         yield
     finally:
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=60)
+        process.communicate(timeout=600)
 
 
 def entry() -> list[str]:

@@ -162,7 +162,7 @@ def test_the_live_view_of_a_complete_run_ends_by_itself(cluster):
             shown += chunk
     except OSError:
         pass  # the other end is closed
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=600) == 0
     assert "12 of 12 rollouts" in shown.decode()
 
 

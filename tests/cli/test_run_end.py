@@ -135,7 +135,7 @@ class Letters(gymq.Resources[gymq.Row]):
 
 def called(*arguments: str) -> subprocess.CompletedProcess[str]:
     """A command in a process of its own, which imports a changed file again."""
-    return subprocess.run([*entry(), *arguments], capture_output=True, text=True, timeout=120, check=False)
+    return subprocess.run([*entry(), *arguments], capture_output=True, text=True, timeout=600, check=False)
 
 
 def score_command(err: str) -> list[str]:

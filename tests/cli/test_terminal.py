@@ -31,7 +31,7 @@ from gymq.testing import reply
 from .conftest import LETTERS, Finished, entry, row
 from .endpoint import PROBE, prompt_of, served
 
-LONG_S = 120
+LONG_S = 600
 
 E = TypeVar("E", bound="Limited")
 

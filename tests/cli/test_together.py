@@ -9,7 +9,7 @@ from gymq.data.run_files import RunFiles
 
 from .conftest import POLICY, entry, row, write_workers
 
-LONG_S = 240
+LONG_S = 600
 FIRST_REPEATS, LATER_REPEATS = 2, 60
 
 # The rollouts of the first run wait until the others have joined, and those take longer than its end.

@@ -29,7 +29,7 @@ ROW = {
     "expected_answer": "B",
     "agent_ref": {"type": "responses_api_agents", "name": "mcqa_simple_agent"},
 }
-PATIENCE_S = 120.0
+PATIENCE_S = 600.0
 
 
 class Parts:

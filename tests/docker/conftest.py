@@ -23,14 +23,8 @@ ROOT = Path(__file__).parents[2]
 BASE_IMAGES = ("python:3.13-slim", "nats:2.15-alpine")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.timeout(900))
-
-
 def docker(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False, timeout=120)
+    return subprocess.run(["docker", *arguments], capture_output=True, text=True, check=False, timeout=600)
 
 
 def missing() -> str | None:

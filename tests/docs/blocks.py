@@ -21,7 +21,7 @@ RUN = "run"
 _BLOCK = re.compile(r"^```(\w+) ?([^\n]*)\n(.*?)^```$(?:\n+^```text\n(.*?)^```$)?", re.DOTALL | re.MULTILINE)
 _COMMANDS = {"python": (sys.executable, "-c"), "sh": ("bash", "-euo", "pipefail", "-c")}
 _PORT = re.compile(r"\bport:? (\d{4,5})\b")  # as a configuration or an option gives it
-_LIMIT_S = 180
+_LIMIT_S = 600
 
 
 @dataclass(frozen=True)

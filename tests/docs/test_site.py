@@ -59,7 +59,7 @@ def site(tmp_path_factory):
     pytest.importorskip("mkdocstrings", reason="run `make site`: it installs what builds the site")
     folder = tmp_path_factory.mktemp("site")
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(folder)]
-    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=280)
+    built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=600)
     assert built.returncode == 0, built.stdout + built.stderr
     return folder
 

@@ -22,8 +22,6 @@ from tests.support.compatibility import record
 from tests.support.ports import free_port
 from tests.support.waiting import until_answer
 
-pytestmark = pytest.mark.timeout(600)
-
 START_S = 400.0  # OpenEnv imports much
 
 SERVER = Path(__file__).with_name("openenv_server.py")

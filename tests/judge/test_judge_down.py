@@ -80,7 +80,7 @@ class Folder:
 
     def call(self, *arguments: str) -> tuple[int, str]:
         process = self.popen(*arguments)
-        printed, _ = process.communicate(timeout=300)
+        printed, _ = process.communicate(timeout=600)
         return process.returncode, printed
 
     def lines(self, name: str) -> list[dict[str, Any]]:
@@ -101,7 +101,7 @@ def folder(tmp_path: Path) -> Iterator[Folder]:
         yield made
     finally:
         cluster.send_signal(signal.SIGTERM)
-        cluster.communicate(timeout=60)
+        cluster.communicate(timeout=600)
 
 
 @pytest.mark.nightly

@@ -18,7 +18,7 @@ from gymq.protocol.instances import Instance
 
 from .local_cluster import local_cluster
 
-DEADLINE_S = 180.0
+DEADLINE_S = 600.0
 
 
 @pytest.fixture(scope="module")

@@ -72,7 +72,7 @@ def up(own_server: EmbeddedServer, tmp_path: Path) -> Iterator[Up]:
     for process in started:
         if process.poll() is None:
             process.send_signal(signal.SIGINT)
-        process.communicate(timeout=120)
+        process.communicate(timeout=600)
 
 
 def start(command: list[str], folder: Path, url: str) -> subprocess.Popen[bytes]:
@@ -135,7 +135,7 @@ async def test_agents_are_replaced_during_a_run(
     await until(lambda: output.exists() and output.read_bytes().count(b"\n") >= NUM_ROWS // 4)
     agents.send_signal(signal.SIGINT)
     up("agents", release=second)
-    out, err = collecting.communicate(timeout=200)
+    out, err = collecting.communicate(timeout=600)
     assert collecting.returncode == 0, err.decode()
     summary = json.loads(out)
     assert (summary["done"], summary["failed"]) == (NUM_ROWS * NUM_REPEATS, 0)

@@ -198,7 +198,7 @@ async def test_all_rollouts_end_whatever_they_need(seed: int) -> None:
         del in_use[rollout]
         ended.append(rollout)
 
-    async with asyncio.timeout(60.0):
+    async with asyncio.timeout(300):
         await asyncio.gather(*(roll_out(str(number), draw.randint(1, 20)) for number in range(40)))
     assert sorted(ended, key=int) == [str(number) for number in range(40)]
     assert (budget.num_paused, in_use) == (0, {})

@@ -115,7 +115,7 @@ async def test_each_message_goes_to_one_listener_of_a_group(bus: Bus, other_bus:
 
 @pytest.mark.parametrize("subject", ["a b", "a\r\nPUB c 0\r\n", "", "a\tb"])
 async def test_a_subject_that_could_be_read_as_a_command_is_refused(bus: Bus, subject: str) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(300):
         with pytest.raises(Exception, match="nats: invalid subject"):
             await bus.publish(subject, b"x")
         with pytest.raises(Exception, match="nats: invalid subject"):

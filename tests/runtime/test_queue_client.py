@@ -89,7 +89,7 @@ async def test_followers_hear_of_each_outcome_and_look_again_as_they_may_miss_on
     async with queue.follow(run, stored.append, missed.set, look_again_every_s=0.01):
         await queue.outcomes.put(rollout(run, 3), replaces=None, patience_s=10.0)
         await until(lambda: stored)
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(300):
             await missed.wait()
     assert stored == [RolloutId(run, 3, 0)]
     await queue.outcomes.put(rollout(run, 4), replaces=None, patience_s=10.0)

@@ -234,7 +234,6 @@ async def test_a_run_that_becomes_urgent_goes_first(
     assert (await agents.work(20))[other] >= 19
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.parametrize("queued", [5000, pytest.param(streams.MAX_WAITING_TASKS, marks=pytest.mark.nightly)])
 async def test_a_run_does_not_wait_behind_the_tasks_of_another(bus: Bus, run: str, agents: Agents, queued: int) -> None:
     many, few = f"{run}-many", f"{run}-few"

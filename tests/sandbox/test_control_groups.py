@@ -81,13 +81,13 @@ def opened(group: ControlGroup) -> ProgramGroup:
 
 def test_memory_beyond_the_limit_ends_a_program(group: ControlGroup):
     with entered(group, f"bytearray(b'x' * {200 * MIB})") as program:
-        assert program.wait(60) == -signal.SIGKILL
+        assert program.wait(300) == -signal.SIGKILL
     assert opened(group).ran_out_of_memory()
 
 
 def test_memory_within_the_limit_is_no_reason(group: ControlGroup):
     with entered(group, f"bytearray(b'x' * {20 * MIB})") as program:
-        assert program.wait(60) == 0
+        assert program.wait(300) == 0
     assert not opened(group).ran_out_of_memory()
 
 
@@ -99,7 +99,7 @@ def test_computing_of_children_that_nobody_waits_for_counts(group: ControlGroup)
     )
     counted = opened(group)
     with entered(group, code) as program:
-        assert program.wait(60) == 0
+        assert program.wait(300) == 0
     assert counted.computed() > 0.9
 
 
@@ -118,7 +118,7 @@ def test_removing_a_group_ends_its_processes(groups: ControlGroups, group: Contr
         assert program.stdout is not None
         program.stdout.readline()
         group.remove()
-        assert program.wait(60) == -signal.SIGKILL
+        assert program.wait(300) == -signal.SIGKILL
     assert not any(folder.exists() for folder in group.folders)
 
 
@@ -130,7 +130,7 @@ async def test_groups_of_killed_workers_are_removed_by_the_next_one(group: Contr
         assert group.folders[0].exists()  # its owner lives
         os.close(group.lock)
         ControlGroups.found()
-        assert program.wait(60) == -signal.SIGKILL
+        assert program.wait(300) == -signal.SIGKILL
     await until(lambda: not any(folder.exists() for folder in group.folders))  # Another process may be removing it.
 
 

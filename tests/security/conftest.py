@@ -60,7 +60,7 @@ class RoleServer:
     def stop(self) -> None:
         if self._process is not None:
             self._process.terminate()
-            self._process.wait(10)
+            self._process.wait(300)
 
     def password(self, role: str) -> str:
         return (self.folder / f"{role}.password").read_text().strip()

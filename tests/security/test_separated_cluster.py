@@ -66,7 +66,7 @@ class SeparatedCluster:
         """As Ctrl-C does: what is in flight is finished."""
         if self._up is not None and self._up.poll() is None:
             self._up.send_signal(signal.SIGINT)
-            self.printed += self._up.communicate(timeout=60)[0]
+            self.printed += self._up.communicate(timeout=600)[0]
 
     @property
     def processes(self) -> list[psutil.Process]:
@@ -77,7 +77,7 @@ class SeparatedCluster:
     def gymq(self, *arguments: str, status: int = 0, auth: Path | None = None) -> str:
         """What a command prints, with all passwords or those in a folder."""
         environment = self._environment | ({} if auth is None else {"GYMQ_AUTH": str(auth)})
-        ran = subprocess.run([*GYMQ, *arguments], cwd=self.folder, env=environment, capture_output=True, timeout=120)
+        ran = subprocess.run([*GYMQ, *arguments], cwd=self.folder, env=environment, capture_output=True, timeout=600)
         self.printed += ran.stdout + ran.stderr
         assert ran.returncode == status, ran.stderr.decode()
         return ran.stdout.decode()
@@ -314,7 +314,7 @@ def test_a_machine_with_the_password_of_one_role_runs_that_role_alone(
     assert up.stdout is not None
     first = up.stdout.readline()
     up.terminate()
-    _, errors = up.communicate(timeout=60)
+    _, errors = up.communicate(timeout=600)
     assert b"1 process" in first, errors.decode()
     assert b"operator" in errors
     assert b"services" in errors
@@ -325,7 +325,7 @@ def test_a_machine_without_the_password_that_its_workers_need_says_so(
     cluster: SeparatedCluster, tmp_path: Path
 ) -> None:
     up = up_with(cluster, tmp_path, only(cluster, tmp_path / "passwords", "model"))
-    printed, errors = up.communicate(timeout=60)
+    printed, errors = up.communicate(timeout=600)
     assert up.returncode == 2
     assert b"no password of the role 'resources'" in errors
     assert b"Traceback" not in printed + errors

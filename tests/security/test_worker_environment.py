@@ -208,7 +208,7 @@ def test_a_program_without_namespaces_reads_nothing_of_its_worker():
 
     def read(how: str) -> list[str]:
         command = [sys.executable, "-c", WORKER_WITH_A_SANDBOX, how, python]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=240, check=False)
+        done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
         if "no process for programs" in done.stderr:
             pytest.skip(done.stderr.splitlines()[-1])
         assert done.returncode == 0, done.stderr

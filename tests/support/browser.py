@@ -22,8 +22,8 @@ import pytest
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 REQUIRED = os.environ.get("GYMQ_REQUIRE_BROWSER") == "1"  # as in CI: then a missing browser is a failure
-START_S = 90.0
-PATIENCE_S = 60.0
+START_S = 600.0
+PATIENCE_S = 600.0
 
 # Without a sandbox of its own, since tests run as root in containers too; what it opens comes from the test alone.
 _FLAGS = (

@@ -82,7 +82,7 @@ def _running(command: list[str], variables: dict[str, str], folder: Path) -> Ite
         finally:
             process.terminate()
             try:
-                process.wait(20)
+                process.wait(300)
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 T = TypeVar("T")
-DEADLINE_S = 120.0
+DEADLINE_S = 300.0
 EVERY_S = 0.01
 
 

@@ -41,7 +41,6 @@ def trained(output: Path, *arguments: object) -> tuple[dict[str, Any], str]:
     return json.loads((output / "result.json").read_text()), done.stdout
 
 
-@pytest.mark.timeout(900)
 def test_the_reward_rises_on_tasks_that_are_trained_on_again_and_again(tmp_path: Path) -> None:
     steps = 28
     sizes = ("--steps", steps, "--prompts", 12, "--tasks", 12, "--seed", 1, "--evaluation-samples", 2)

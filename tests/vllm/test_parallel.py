@@ -24,7 +24,6 @@ NUM_REQUESTS = 8
 WARMED_UP = {"enforce_eager": False, "compilation_config": {"mode": 1, "backend": "eager"}}
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.nightly
 @pytest.mark.parametrize("divided", ["tensor", "data", "pipeline"])
 async def test_an_engine_of_two_processes_is_like_one(

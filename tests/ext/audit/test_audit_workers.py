@@ -24,7 +24,6 @@ OF_EACH_KIND = {"calendar", "example_session_state_mgmt", "mcqa", "simpleqa", "s
 @pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[] if name in OF_EACH_KIND else [pytest.mark.nightly]) for name in NAMES]
 )
-@pytest.mark.timeout(900)
 async def test_it_passes(name):
     try:
         report = await audit(name, only=[check for check in CHECKS if check not in LEFT_OUT.get(name, ())])

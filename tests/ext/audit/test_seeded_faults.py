@@ -145,7 +145,6 @@ def copied(name: str, folder: Path) -> Path:
 TAKES_LONG = {"squared work"}
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     "fault",
     [pytest.param(one, id=name, marks=[pytest.mark.nightly] * (name in TAKES_LONG)) for name, one in FAULTS.items()],
@@ -162,7 +161,6 @@ async def test_it_is_found(fault, tmp_path, monkeypatch):
     assert fault.said in "\n".join(report.problems)
 
 
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize(
     ("worker", "checks"),
     [

@@ -18,7 +18,7 @@ from tests.support.waiting import until
 from tests.support.world import HOST, World, grading_world, new_client
 
 MIB = 1 << 20
-PATIENCE_S = 60.0
+PATIENCE_S = 600.0
 JSON = "Content-Type: application/json"
 
 

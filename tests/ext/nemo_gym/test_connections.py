@@ -22,7 +22,7 @@ from tests.support.ports import free_port
 
 HOST = "127.0.0.1"
 HAS_IPV6 = os.path.exists("/proc/net/if_inet6")
-PATIENCE_S = 60.0
+PATIENCE_S = 600.0
 POST = b"POST /run HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
 BEGUN = {"nothing": b"", "half a header": POST, "half a body": POST + b"Content-Length: 9\r\n\r\n{"}
 SERVER = """

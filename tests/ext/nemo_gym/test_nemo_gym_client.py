@@ -34,7 +34,7 @@ config_paths:
 policy_model: {{responses_api_models: {{simulated_model: {{skill: 1.0}}}}}}
 bridge: {{port: {port}, on_untrainable: allow}}
 """
-PATIENCE_S = 240.0
+PATIENCE_S = 600.0
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def port(tmp_path: Path) -> Iterator[int]:
         yield port
     finally:
         cluster.send_signal(signal.SIGTERM)
-        cluster.communicate(timeout=60)
+        cluster.communicate(timeout=600)
 
 
 def theirs(programs: Path, folder: Path, name: str, *settings: str) -> str:

@@ -140,7 +140,7 @@ def test_rows_go_to_a_head_server_elsewhere(
         failed = gymq("ng", "collect-rollouts", *head, *bad)
     finally:
         server.send_signal(signal.SIGTERM)
-        server.communicate(timeout=60)
+        server.communicate(timeout=600)
     results = [json.loads(line) for line in (here / "out.jsonl").read_text().splitlines()]
     keys = {(result["_ng_task_index"], result["_ng_rollout_index"]) for result in results}
     assert keys == {(task, repeat) for task in (0, 1) for repeat in range(3)}
@@ -244,6 +244,6 @@ def test_ng_run_serves_what_ng_collect_rollouts_and_ng_status_find(rows: Path, p
         assert "mcqa_simple_agent" in status.stdout
     finally:
         server.send_signal(signal.SIGTERM)
-        server.communicate(timeout=60)
+        server.communicate(timeout=600)
     assert len((here / "out.jsonl").read_text().splitlines()) == 2
     assert sys.executable in (programs / "ng_run").read_text()

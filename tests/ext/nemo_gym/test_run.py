@@ -104,7 +104,6 @@ class Instant(Model):
         return reply("done")
 
 
-@pytest.mark.timeout(600)
 @pytest.mark.nightly
 async def test_five_thousand_posts_at_once_wait_for_eight_slots_and_all_are_answered(empty_world: World) -> None:
     world = empty_world

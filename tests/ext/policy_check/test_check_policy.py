@@ -137,7 +137,7 @@ async def command(folder: Path, *args: str) -> tuple[int | None, str]:
     ran = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "gymq", "check-policy", *args), cwd=folder, env=env, stdout=PIPE, stderr=STDOUT
     )
-    async with asyncio.timeout(120):
+    async with asyncio.timeout(300):
         printed, _ = await ran.communicate()
     return ran.returncode, printed.decode()
 

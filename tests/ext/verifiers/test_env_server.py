@@ -315,7 +315,6 @@ def stored_tokens(outcome: Outcome) -> list[Row]:
 
 
 @needs_verifiers
-@pytest.mark.timeout(900)
 async def test_a_rollout_with_tools_is_a_graph_of_its_messages(
     world: World, server: EnvServer, client: Client, run: str
 ) -> None:
@@ -367,7 +366,6 @@ ADD = {
 
 
 @needs_verifiers
-@pytest.mark.timeout(900)
 async def test_a_history_that_was_rewritten_is_a_branch(
     world: World, server: EnvServer, client: Client, run: str
 ) -> None:
@@ -387,7 +385,6 @@ async def test_a_history_that_was_rewritten_is_a_branch(
 
 
 @needs_verifiers
-@pytest.mark.timeout(900)
 async def test_failures_are_errors_and_never_rewards(world: World, server: EnvServer, client: Client) -> None:
     rows = [
         world.row("say done"),
@@ -412,7 +409,6 @@ async def test_failures_are_errors_and_never_rewards(world: World, server: EnvSe
 
 
 @needs_verifiers
-@pytest.mark.timeout(900)
 async def test_rollouts_without_tokens_are_for_evaluation_only(world: World, server: EnvServer, client: Client) -> None:
     await world.add_model("plain", return_token_id_information=False)
     model = {"type": "responses_api_models", "name": world.name("plain")}
@@ -429,7 +425,6 @@ async def test_rollouts_without_tokens_are_for_evaluation_only(world: World, ser
 
 
 @needs_verifiers
-@pytest.mark.timeout(900)
 async def test_a_client_that_cancels_stops_the_rollout(world: World, server: EnvServer, client: Client) -> None:
     world.engine.turn = until_cancelled
     client.start(server.address, [world.row()])
@@ -468,7 +463,6 @@ async def command(folder: Path, url: str, run: str) -> AsyncIterator[str]:
 
 
 @needs_verifiers
-@pytest.mark.timeout(900)
 async def test_two_hundred_rollouts_survive_the_death_of_their_agent(tmp_path: Path, run: str, client: Client) -> None:
     simulated = "policy_model.responses_api_models.simulated_model"
     # Some replies come at once, so that a rollout is stored while most others are in flight.

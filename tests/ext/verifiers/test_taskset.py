@@ -39,10 +39,7 @@ def has_taskset_interface() -> bool:
         return False
 
 
-pytestmark = [
-    pytest.mark.skipif(not has_taskset_interface(), reason="needs verifiers 0.4: make test-in NAME=verifiers"),
-    pytest.mark.timeout(600),
-]
+pytestmark = pytest.mark.skipif(not has_taskset_interface(), reason="needs verifiers 0.4: make test-in NAME=verifiers")
 
 
 def row(start: int, expected: int, **fields: Any) -> Row:

@@ -13,7 +13,7 @@ import verifiers.v1 as vf
 from verifiers.v1.serve import EnvClient
 from verifiers.v1.utils.loaders import resolve_env_config
 
-STARTUP_S = 120.0
+STARTUP_S = 600.0
 
 
 def found(task: vf.Task, episode: Any) -> dict[str, Any]:

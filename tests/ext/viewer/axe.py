@@ -15,7 +15,7 @@ from tests.support.browser import REQUIRED, Page
 
 PACKAGE = "axe-core@4"
 RULES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]
-FETCH_S = 120.0
+FETCH_S = 600.0
 
 
 @functools.cache

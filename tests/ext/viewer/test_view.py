@@ -30,7 +30,7 @@ from tests.ext.viewer.conftest import rollout
 from tests.support.browser import browser, needs_browser
 from tests.support.ports import free_port
 
-LONG_S = 120
+LONG_S = 600
 
 
 class Shown:

@@ -25,7 +25,7 @@ async def start(server: MockServer) -> AsyncIterator[Start]:
 
 async def ask(worker: OpenAIModel, timeout_s: float = 30.0, **params: Any) -> dict[str, Any]:
     params = {"input": [{"role": "user", "content": "Hi"}], **params}
-    async with asyncio.timeout(60):  # so that a test of waiting fails instead of waiting itself
+    async with asyncio.timeout(300):  # so that a test of waiting fails instead of waiting itself
         return await worker.respond(gymq.ModelRequest(params, "run/0/0", "run/0/0", timeout_s))
 
 

@@ -82,7 +82,7 @@ class MockServer:
 
     async def busy_with(self, num_requests: int) -> None:
         """Wait until so many requests have come and not been answered."""
-        async with asyncio.timeout(60), self._arrival:
+        async with asyncio.timeout(300), self._arrival:
             await self._arrival.wait_for(lambda: self.in_flight >= num_requests)
 
     async def _next(self, _asked: Asked) -> Answer:

@@ -113,7 +113,7 @@ async def test_nothing_is_sent_while_the_endpoint_wants_to_be_left_alone() -> No
     async with limit.slot() as sent_in:
         limit.overloaded(sent_in, 0.02)
     resume_at = asyncio.get_running_loop().time() + 0.01
-    async with asyncio.timeout(60), limit.slot():
+    async with asyncio.timeout(300), limit.slot():
         assert asyncio.get_running_loop().time() >= resume_at
 
 
@@ -122,7 +122,7 @@ async def test_a_wish_without_measure_is_not_followed(monkeypatch: pytest.Monkey
     limit = AdaptiveLimit(8)
     async with limit.slot() as sent_in:
         limit.overloaded(sent_in, 1e9)
-    async with asyncio.timeout(60), limit.slot():
+    async with asyncio.timeout(300), limit.slot():
         pass
 
 

@@ -33,13 +33,13 @@ async def start(server: MockServer) -> AsyncIterator[Start]:
 
 async def ask(worker: VLLMModel, session: str = "run/0/0/1", **params: Any) -> dict[str, Any]:
     params = {"input": [{"role": "user", "content": "Hi"}], **params}
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         return await worker.respond(gymq.ModelRequest(params, session, "run/0/0", 30.0))
 
 
 async def ask_chat(worker: VLLMModel, **params: Any) -> dict[str, Any]:
     params = {"messages": [{"role": "user", "content": "Hi"}], **params}
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         return await worker.respond_chat(gymq.ModelRequest(params, "run/0/0/1", "run/0/0", 30.0))
 
 

@@ -43,7 +43,7 @@ def sampler(server: MockServer) -> Callable[..., None]:
 
 async def sampling_of(worker: VLLMModel, **params: Any) -> dict[str, Any]:
     request = gymq.ModelRequest({"input": [{"role": "user", "content": "Hi"}], **params}, "run/0/0/1", "run/0/0", 30.0)
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         await worker.respond(request)
     return request.sampling
 

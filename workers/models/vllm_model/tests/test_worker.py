@@ -490,4 +490,4 @@ async def test_cancelling_drops_the_connection_so_that_the_engine_stops(start: S
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):
         await asking
-    await asyncio.wait_for(server.hung_up.wait(), 60)
+    await asyncio.wait_for(server.hung_up.wait(), 300)

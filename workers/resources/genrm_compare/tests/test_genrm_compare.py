@@ -60,13 +60,13 @@ def verify(env: Harness, said: str, content: dict[str, Any] | None = None, rollo
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         while not condition():  # noqa: ASYNC110
             await asyncio.sleep(0.001)
 
 
 async def rewards(*verdicts: asyncio.Task[gymq.Verdict]) -> list[float]:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         return [verdict.reward for verdict in await asyncio.gather(*verdicts)]
 
 

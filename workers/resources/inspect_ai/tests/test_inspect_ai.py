@@ -17,8 +17,6 @@ from gymq.testing.agent_harness import AgentHarness
 needs_library = pytest.mark.skipif(
     importlib.util.find_spec("inspect_ai") is None, reason="needs inspect_ai: make test-in NAME=hubs"
 )
-pytestmark = pytest.mark.timeout(600)
-
 EXAMPLES = Path(__file__).parents[1] / "example_task.py"
 JUDGE = {"judge_model_server": {"type": "responses_api_models", "name": "judge"}}
 

@@ -106,7 +106,7 @@ async def test_a_server_at_a_url_is_used_the_same_way():
 
 
 async def until_there(env):
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(300):
         while True:
             try:
                 return await env.session(ROW)

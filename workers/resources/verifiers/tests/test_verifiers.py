@@ -25,8 +25,6 @@ def _has_v1(places: Any) -> bool:
 
 
 needs_library = pytest.mark.skipif(not has_tasksets(), reason="needs verifiers 0.4: make test-in NAME=hubs")
-pytestmark = pytest.mark.timeout(600)
-
 EXAMPLE = "gymq.workers.resources.verifiers.example_taskset"
 ROW = {"task": 0, "responses_create_params": {"input": []}}
 
