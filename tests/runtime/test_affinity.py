@@ -17,7 +17,7 @@ from gymq.protocol.messages import Generate, Generated
 from tests.support.waiting import DEADLINE_S, until
 
 TURNS = 5
-SESSIONS = 24
+SESSIONS = 12
 
 
 class Replicas:

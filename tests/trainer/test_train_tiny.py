@@ -1,4 +1,4 @@
-"""The example that trains a tiny policy, run as a user runs it: what is trained gets better."""
+"""The example that trains a tiny policy, run as a user runs it."""
 
 import argparse
 import importlib
@@ -22,8 +22,6 @@ from gymq.trainer.batch_options import BatchOptions
 from gymq.trainer.batches import Batches
 from gymq.trainer.groups import Group, Sample
 
-from .training import RISE, rise
-
 pytest.importorskip("vllm", reason="vLLM is not installed here; `make test-in NAME=vllm` installs it")
 pytest.importorskip("matplotlib", reason="matplotlib is not installed here; `make test-in NAME=vllm` installs it")
 
@@ -41,12 +39,12 @@ def trained(output: Path, *arguments: object) -> tuple[dict[str, Any], str]:
     return json.loads((output / "result.json").read_text()), done.stdout
 
 
-def test_the_reward_rises_on_tasks_that_are_trained_on_again_and_again(tmp_path: Path) -> None:
-    steps = 28
-    sizes = ("--steps", steps, "--prompts", 12, "--tasks", 12, "--seed", 1, "--evaluation-samples", 2)
+def test_a_training_draws_its_curve(tmp_path: Path) -> None:
+    """That a policy gets better on tasks that come again is tested by `test_own_training.py`."""
+    steps = 2
+    sizes = ("--steps", steps, "--prompts", 4, "--tasks", 4, "--seed", 1, "--evaluation-samples", 2)
     result, printed = trained(tmp_path, *sizes)
     assert len(result["rewards"]) == steps
-    assert rise(result["rewards"]) >= RISE, result
     assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
     assert f"step {steps} of {steps}: reward" in printed
 

@@ -85,8 +85,9 @@ async def served(folder: Path, *args: str) -> AsyncIterator[str]:
         await server.wait()
 
 
+@pytest.mark.nightly
 @pytest.mark.timeout(1500)
-@pytest.mark.parametrize("mode", [pytest.param("processed_logprobs", marks=pytest.mark.nightly), "raw_logprobs"])
+@pytest.mark.parametrize("mode", ["processed_logprobs", "raw_logprobs"])
 async def test_vllm_serve_is_exact_or_its_flag_is_named(tmp_path: Path, mode: str) -> None:
     async with served(tmp_path, "--logprobs-mode", mode) as url:
         command = (sys.executable, "-m", "gymq", "check-policy", "--model-url", url, "--model", "tiny")

@@ -10,7 +10,7 @@ from tests.support.environments import Grader
 from tests.support.world import World, new_client
 
 TOKENS = 65_536
-AT_ONCE = 48
+AT_ONCE = 12
 
 
 class Lengthy(Model):
