@@ -39,12 +39,11 @@ def up(
         health_host: address of the health check; 0.0.0.0 for probes from other machines.
         log_to: where the processes log: to files in .gymq/logs, or to stderr.
     """
-    from gymq.cli.actions.up import run_cluster, workers_to_start
+    from gymq.cli.actions.up import child_on_ray, run_cluster, workers_to_start
     from gymq.cli.shared.cluster import FOLDER
     from gymq.cli.shared.configuration import read_config
     from gymq.cluster import event_loop
     from gymq.cluster.launch import Cluster
-    from gymq.cluster.ray_launch import RayNodes
     from gymq.config.process_settings import RAY_ADDRESS, layout, process_variables
 
     settings = read_config(sources, overrides)
@@ -65,7 +64,7 @@ def up(
         services=not only or "services" in only,
         logs_to_stderr=log_to == "stderr",
         variables=process_variables(settings.tree),
-        new_child=None if ray is None else RayNodes(ray).child,
+        new_child=None if ray is None else child_on_ray(ray),
         layout=layout(settings.tree) if ray is None and not only else "kinds",
     )
     health = None if health_port is None else (health_host, health_port)

@@ -3,11 +3,6 @@
 docs/sandbox.md says what sandboxes guarantee, docs/agents.md how the program of an agent runs.
 """
 
-from gymq.sandbox.containers import Apptainer as Apptainer
-from gymq.sandbox.docker import FEWER_PRIVILEGES as FEWER_PRIVILEGES
-from gymq.sandbox.docker import NETWORK as NETWORK
-from gymq.sandbox.docker import Docker as Docker
-from gymq.sandbox.docker import network_address as network_address
 from gymq.sandbox.interface import GIB as GIB
 from gymq.sandbox.interface import MIB as MIB
 from gymq.sandbox.interface import Limits as Limits
@@ -24,6 +19,5 @@ from gymq.sandbox.options import SandboxOptions as SandboxOptions
 from gymq.sandbox.process import run_command as run_command
 from gymq.sandbox.python_session import PythonSession as PythonSession
 from gymq.sandbox.python_session import Step as Step
-from gymq.sandbox.ray import Ray as Ray
 from gymq.sandbox.workspace import Subprocess as Subprocess
 from gymq.sandbox.workspace import Workspace as Workspace

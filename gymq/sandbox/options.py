@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
+from collections.abc import Callable
 from typing import Literal
 
 import pydantic
 
 from gymq.authoring import OptionsError
-from gymq.sandbox.docker import DockerSandbox
+from gymq.extensions import extensions
 from gymq.sandbox.interface import MIB, Limits, Sandbox, SandboxFailed
 from gymq.sandbox.local import LocalSandbox
-from gymq.sandbox.ray import RaySandbox
 
 
 class SandboxOptions(pydantic.BaseModel):
@@ -22,7 +23,7 @@ class SandboxOptions(pydantic.BaseModel):
 
     model_config = pydantic.ConfigDict(extra="forbid")
 
-    provider: Literal["local", "docker", "ray"] = "local"
+    provider: str = "local"  # or the name of an entry point `gymq.sandboxes`
     isolation: Literal["namespaces", "bubblewrap", "process"] | None = (
         None  # local, ray; default: one that hides the machine
     )
@@ -35,12 +36,7 @@ class SandboxOptions(pydantic.BaseModel):
 
     @pydantic.model_validator(mode="after")
     def _check_provider(self) -> SandboxOptions:
-        if self.provider == "docker" and self.isolation is not None:
-            raise ValueError("`isolation` is for the providers `local` and `ray`")
-        if self.provider == "docker" and self.image is None:
-            raise ValueError("the provider `docker` needs an `image`")
-        if self.provider != "docker" and self.image is not None:
-            raise ValueError("`image` is for the provider `docker`")
+        self._provider()(self)
         return self
 
     def limits(self, limits: Limits) -> Limits:
@@ -55,7 +51,7 @@ class SandboxOptions(pydantic.BaseModel):
         Raises:
             OptionsError: the provider cannot start; the message says why.
         """
-        sandbox = self._sandbox()
+        sandbox = self._provider()(self)
         try:
             await sandbox.start()
         except SandboxFailed as error:
@@ -68,12 +64,21 @@ class SandboxOptions(pydantic.BaseModel):
         """The `Sandbox.weakness` of the sandbox that was started."""
         return self._weakness
 
-    def _sandbox(self) -> Sandbox:
-        python = {} if self.python is None else {"python": self.python}
-        match self.provider:
-            case "docker":
-                assert self.image is not None
-                return DockerSandbox(self.image, self.max_running, **python)
-            case "ray":
-                return RaySandbox(self.ray_address, self.isolation, **python)
-        return LocalSandbox(self.max_running, self.isolation, **python)
+    def _provider(self) -> Provider:
+        if self.provider == "local":
+            return _local
+        found = {entry.name: entry for entry in extensions("sandboxes")}
+        if self.provider not in found:
+            raise ValueError(f"there is no provider `{self.provider}`: there are {', '.join(['local', *found])}")
+        provider: Provider = found[self.provider].load()
+        return provider
+
+
+Provider = Callable[[SandboxOptions], Sandbox]
+"""Returns a sandbox that is not started; a ValueError says which option it needs, or does not support."""
+
+
+def _local(options: SandboxOptions) -> Sandbox:
+    if options.image is not None:
+        raise ValueError("`image` is for the provider `docker`")
+    return LocalSandbox(options.max_running, options.isolation, options.python or sys.executable)

@@ -9,7 +9,7 @@ from gymq.workers.agents.harbor_agent.task import Task
 from gymq.workers.agents.harbor_agent.worker import HarborAgent
 
 import gymq
-from gymq.sandbox import Docker, network_address
+from gymq.ext.containers import Docker, network_address
 from gymq.testing import function_call, reply
 from gymq.testing.agent_harness import AgentHarness
 

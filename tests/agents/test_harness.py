@@ -12,9 +12,10 @@ import pytest
 import uvloop
 
 import gymq
+from gymq.ext.containers import Apptainer, Docker, network_address
 from gymq.ext.gateway import Capture, Gateway
 from gymq.protocol.messages import Generate
-from gymq.sandbox import Apptainer, Docker, Subprocess, network_address
+from gymq.sandbox import Subprocess
 from gymq.sandbox.process import OUTPUT_BYTES
 from gymq.testing import reply
 from tests.support.compatibility import record
@@ -402,7 +403,9 @@ async def test_apptainer_is_called_as_it_wants_to_be(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("life_s", "is_killed"), [(600.0, True), (0.5, False)])
 async def test_an_instance_ends_after_its_life_and_with_its_process(tmp_path, monkeypatch, life_s, is_killed):
     mock_apptainer(tmp_path, monkeypatch)
-    owner, (pid,) = await start_owner(tmp_path, "", "$$", f"'image', life_s={life_s}", "Apptainer")
+    owner, (pid,) = await start_owner(
+        tmp_path, "", "$$", f"'image', life_s={life_s}", "Apptainer", "gymq.ext.containers"
+    )
     if is_killed:
         owner.kill()
     await asyncio.wait_for(owner.wait(), DEADLINE_S)

@@ -9,7 +9,7 @@ from gymq.workers.agents.swe_agents.instance import read
 from gymq.workers.agents.swe_agents.worker import SweAgents
 
 import gymq
-from gymq.sandbox.containers import Container
+from gymq.ext.containers.container import Container
 from gymq.testing import function_call, reply
 from gymq.testing.agent_harness import AgentHarness
 

@@ -88,6 +88,7 @@ def test_each_user_gets_namespaces(user: User):
     [
         {"provider": "docker"},
         {"provider": "docker", "image": "x", "isolation": "namespaces"},
+        {"provider": "ray", "image": "x"},
         {"image": "x"},
         {"isolation": "none"},
         {"memory": 1},
@@ -96,3 +97,8 @@ def test_each_user_gets_namespaces(user: User):
 def test_options_of_the_wrong_provider_are_refused(options):
     with pytest.raises(ValueError, match="validation error"):
         SandboxOptions(**options)
+
+
+def test_an_unknown_provider_is_refused_with_the_names_of_those_there_are():
+    with pytest.raises(ValueError, match="there is no provider `dokcer`: there are local, docker, ray"):
+        SandboxOptions(provider="dokcer")

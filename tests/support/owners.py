@@ -10,7 +10,7 @@ from .waiting import until
 
 _OWNER = """
 import asyncio
-from gymq.sandbox import {runtime}
+from {module} import {runtime}
 async def main():
     async with {runtime}({arguments}) as place:
         await place.run({script!r}, wall_s=600.0)
@@ -19,7 +19,12 @@ asyncio.run(main())
 
 
 async def start_owner(
-    folder: Path, before: str, words: str, arguments: str = "", runtime: str = "Subprocess"
+    folder: Path,
+    before: str,
+    words: str,
+    arguments: str = "",
+    runtime: str = "Subprocess",
+    module: str = "gymq.sandbox",
 ) -> tuple[asyncio.subprocess.Process, list[str]]:
     """Start such a process, and wait until its program runs.
 
@@ -28,14 +33,14 @@ async def start_owner(
         before: commands of the program, before it waits.
         words: that it writes then, such as `$PWD`.
         arguments: of the runtime, as Python.
+        module: that has the runtime.
 
     Returns:
         The process, and the words as the program's shell expanded them.
     """
     noted = folder / "noted"
     script = f"{before} echo {words} > {noted}.part; mv {noted}.part {noted}; sleep 600"
-    owner = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", _OWNER.format(script=script, arguments=arguments, runtime=runtime)
-    )
+    code = _OWNER.format(script=script, arguments=arguments, runtime=runtime, module=module)
+    owner = await asyncio.create_subprocess_exec(sys.executable, "-c", code)
     await until(noted.exists)
     return owner, noted.read_text().split()

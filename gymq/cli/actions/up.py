@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from typing import get_args
+from typing import cast, get_args
 
 from aiohttp import web
 
@@ -15,11 +15,12 @@ from gymq.cli.shared.cluster import LOGS
 from gymq.cli.shared.configuration import check_instances
 from gymq.cli.shared.interfaces import interfaces
 from gymq.cli.shared.interrupts import until_interrupted
-from gymq.cluster.launch import Cluster
-from gymq.cluster.worker_process import raise_open_files
+from gymq.cluster.launch import Cluster, WorkerProcess
+from gymq.cluster.worker_process import ProcessSpec, raise_open_files
 from gymq.config import Config
 from gymq.defaults import ClusterPart
 from gymq.errors import UsageError
+from gymq.extensions import extensions
 from gymq.protocol.instances import Instance
 from gymq.redaction import redact
 from gymq.render import counted
@@ -36,6 +37,18 @@ def workers_to_start(config: Config, only: tuple[ClusterPart, ...]) -> list[Inst
     chosen = [found for found in config.instances if found.kind in parts]
     check_instances(replace(config, instances=chosen))
     return chosen
+
+
+def child_on_ray(address: str) -> Callable[[str, ProcessSpec], WorkerProcess]:
+    """Return what makes the processes of a cluster on the nodes of a Ray cluster.
+
+    Raises:
+        UsageError: Ray is not installed, or there is no cluster at that address.
+    """
+    for found in extensions("nodes"):
+        if found.name == "ray":
+            return cast(Callable[[str, ProcessSpec], WorkerProcess], found.load()(address).child)
+    raise UsageError("--ray: no package has the entry point `ray` of gymq.nodes")
 
 
 async def run_cluster(

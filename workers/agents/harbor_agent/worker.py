@@ -16,10 +16,11 @@ from gymq.workers.agents.program_agent.installed_harness import container_progra
 
 import gymq
 from gymq import responses
+from gymq.ext.containers import NETWORK, Docker, network_address
 from gymq.ext.gateway import Capture, Gateway
 from gymq.protocol.decoding import UNDECODABLE
 from gymq.protocol.messages import FailureClass
-from gymq.sandbox import NETWORK, Docker, Workspace, network_address
+from gymq.sandbox import Workspace
 
 INSTRUCTION = "/tmp/instruction.md"
 DEFAULT_TIMEOUT_S = 600.0

@@ -31,8 +31,8 @@ from minisweagent.models.utils.actions_toolcall_response import (
 
 from gymq import responses
 from gymq.agent import Reply
+from gymq.ext.containers import FEWER_PRIVILEGES
 from gymq.failures import ComponentFailed
-from gymq.sandbox import FEWER_PRIVILEGES
 
 Item = dict[str, Any]
 Ask = Callable[[list[Item], list[Item]], responses.Response]

@@ -18,11 +18,12 @@ from gymq.workers.agents.program_agent.installed_harness import install
 
 import gymq
 from gymq.authoring import VariableName
+from gymq.ext.containers import Apptainer, Docker, network_address
 from gymq.ext.gateway import Capture, Gateway
 from gymq.protocol.messages import FailureClass, Stage
 from gymq.redaction import hide_options
 from gymq.responses import content_text, user_contents
-from gymq.sandbox import Apptainer, Docker, ProgramResult, Subprocess, Workspace, network_address
+from gymq.sandbox import ProgramResult, Subprocess, Workspace
 from gymq.workers import located
 
 FOLDER = "/tmp/gymq-program"  # in a container

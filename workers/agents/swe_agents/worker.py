@@ -16,9 +16,10 @@ from gymq.workers.agents.swe_agents.instance import Instance, read, without_inst
 import gymq
 from gymq import responses
 from gymq.agent import OwnVerifier
+from gymq.ext.containers import Apptainer, Docker, network_address
 from gymq.ext.gateway import Capture, Gateway
 from gymq.protocol.messages import FailureClass
-from gymq.sandbox import Apptainer, Docker, ProgramResult, Workspace, network_address
+from gymq.sandbox import ProgramResult, Workspace
 
 PROBLEM = "/tmp/problem_statement.md"
 LOOPBACK = "127.0.0.1"

@@ -11,9 +11,9 @@ import pytest
 from gymq.bus import Bus
 from gymq.bus.discovery import find_workers
 from gymq.cluster.launch import Cluster
-from gymq.cluster.ray_launch import RayNodes
 from gymq.cluster.server import EmbeddedServer
 from gymq.errors import UsageError
+from gymq.ext.ray.nodes import RayNodes
 from gymq.protocol.instances import Instance
 
 from .local_cluster import local_cluster

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from gymq.ext.ray.sandbox import RaySandbox
 from gymq.sandbox import Limits, Program, PythonSession, SandboxFailed
-from gymq.sandbox.ray import RaySandbox
 
 
 @pytest.fixture(scope="module")

@@ -12,10 +12,11 @@ import socket
 import tarfile
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
+from gymq.ext.containers.container import Container, engine_environment, engine_output
 from gymq.failures import ComponentFailed
-from gymq.sandbox.containers import Container, engine_environment, engine_output
+from gymq.sandbox import SandboxOptions
 from gymq.sandbox.interface import LimitName, Limits, Program, ProgramResult, ProgramSession, Sandbox, SandboxFailed
 from gymq.sandbox.process import finish_process, kill_group, start_process
 from gymq.sandbox.stream_session import StreamSession
@@ -67,6 +68,19 @@ class DockerSandbox(Sandbox):
         self._image = image
         self._slots = asyncio.Semaphore(max_running or os.cpu_count() or 1)
         self._containers: set[str] = set()
+
+    @classmethod
+    def from_options(cls, options: SandboxOptions) -> Self:
+        """Return the sandbox that a worker's options name; it is not started.
+
+        Raises:
+            ValueError: it needs an image, or does not support one of the options.
+        """
+        if options.isolation is not None:
+            raise ValueError("`isolation` is for the providers `local` and `ray`")
+        if options.image is None:
+            raise ValueError("the provider `docker` needs an `image`")
+        return cls(options.image, options.max_running, options.python or "python3")
 
     async def start(self) -> None:
         await _docker("version", "--format", "{{.Server.Version}}")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from gymq.ext.containers.docker import DockerSandbox, _docker
 from gymq.sandbox import MIB, Limits, Program, ProgramResult, PythonSession, SandboxFailed
-from gymq.sandbox.docker import DockerSandbox, _docker
 
 IMAGE = "python:3.13-slim"
 

@@ -18,7 +18,7 @@ import msgspec
 from gymq.cluster.child import Child
 from gymq.cluster.worker_process import ProcessSpec
 from gymq.errors import UsageError
-from gymq.processes.ray_cluster import NoCluster, join
+from gymq.ext.ray.cluster import NoCluster, join
 
 PATIENCE_S = 10.0  # for the answer of an actor that lives
 

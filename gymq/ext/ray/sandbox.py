@@ -9,10 +9,10 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import Awaitable, Mapping
-from typing import Any
+from typing import Any, Self
 
+from gymq.ext.ray.cluster import NoCluster, join
 from gymq.failures import ComponentFailed
-from gymq.processes.ray_cluster import NoCluster, join
 from gymq.sandbox.interface import (
     MIB,
     Limits,
@@ -25,6 +25,7 @@ from gymq.sandbox.interface import (
     clock_s,
 )
 from gymq.sandbox.local import LocalSandbox
+from gymq.sandbox.options import SandboxOptions
 from gymq.sandbox.process import GRACE_S
 from gymq.sandbox.workspace import Subprocess, Workspace
 
@@ -98,6 +99,17 @@ class RaySandbox(Sandbox):
         self._cluster = _Cluster(address)
         self._isolation = isolation
         self._sessions: set[_RaySession] = set()
+
+    @classmethod
+    def from_options(cls, options: SandboxOptions) -> Self:
+        """Return the sandbox that a worker's options name; it is not started.
+
+        Raises:
+            ValueError: it does not support one of the options.
+        """
+        if options.image is not None:
+            raise ValueError("`image` is for the provider `docker`")
+        return cls(options.ray_address, options.isolation, options.python or sys.executable)
 
     async def start(self) -> None:
         if self._cluster.ray is not None:

@@ -11,8 +11,8 @@ import pytest
 
 import gymq
 from gymq.ext.gateway import Capture, Gateway
-from gymq.sandbox import Ray
-from gymq.sandbox import ray as module
+from gymq.ext.ray import Ray
+from gymq.ext.ray import sandbox as module
 from gymq.testing import prompt, reply
 from gymq.testing.agent_harness import AgentHarness
 from tests.agents.test_harness import PROGRAM
@@ -91,7 +91,7 @@ async def test_when_the_agents_process_is_killed_its_programs_end_and_their_fold
     family, folder = tmp_path / "pids", tmp_path / "folder"
     script = f"pwd > {folder}; {FAMILY.format(family)}"
     driver = (
-        "import asyncio\nfrom gymq.sandbox import Ray\n"
+        "import asyncio\nfrom gymq.ext.ray import Ray\n"
         f"async def main():\n    async with Ray({cluster.address!r}) as place:\n"
         f"        await place.run({script!r}, wall_s=600.0)\nasyncio.run(main())"
     )
