@@ -11,10 +11,10 @@ import pydantic
 
 from gymq import responses
 from gymq.authoring import current_call
-from gymq.failures import InvalidTask, RolloutError, ToolError, describe_author_error
-from gymq.protocol.messages import FailureClass, Stage
+from gymq.failures import InvalidTask, ToolError
 from gymq.resources import Judged, Resources, RowT, Tool, VerifyRequest
 from gymq.resources.judge_calls import JudgeCalls, recorded_calls
+from gymq.resources.resources import ends_rollout
 from gymq.responses import Item
 
 CLOSE_S = 30.0
@@ -141,11 +141,8 @@ class Play:
             await self._run_again()
         if self.waits_for_reply or await self.next_call() is not None:
             raise InvalidTask(f"{self._environment.name}: the response ends before the environment has finished")
-        try:
-            return await self._running
-        except Exception:
-            self.failure_reported = True
-            raise
+        self.failure_reported = self._failed
+        return self._running.result()
 
     async def _run_again(self) -> None:
         await self.close()
@@ -272,13 +269,8 @@ class AskingEnvironment(Resources[RowT, Play]):
         Raises:
             RolloutError: `play` failed.
         """
-        try:
+        with ends_rollout(f"{self.name} failed to play"):
             return await play.result()
-        except RolloutError:
-            raise
-        except Exception as error:
-            text = f"{self.name} failed to play: {describe_author_error(error)}"
-            raise RolloutError(FailureClass.VERIFIER_FAILED, text, stage=Stage.TOOL) from error
 
 
 def _reply(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -13,9 +13,9 @@ from typing import Any, ClassVar, TypeAlias
 import pydantic
 
 from gymq import responses
-from gymq.failures import InvalidTask, RolloutError, ToolError, describe_author_error
-from gymq.protocol.messages import FailureClass, Stage
+from gymq.failures import InvalidTask, ToolError
 from gymq.resources import Resources, RowT, Tool, Verdict, VerifyRequest, awaited
+from gymq.resources.resources import ends_rollout
 
 StepResult: TypeAlias = tuple[str, float, bool, bool, dict[str, Any]]
 """What a step returns: observation, reward, terminated, truncated, info."""
@@ -60,16 +60,12 @@ async def _act(worker: TextEnvironment[Any], state: Episode, action: str) -> dic
     if state.terminated or state.truncated:
         raise ToolError(400, "the episode is over")
     state.is_begun = True
-    try:
-        result = await awaited(state.environment.step(action))
+    with ends_rollout(f"{worker.name} failed to step"):
+        try:
+            result = await awaited(state.environment.step(action))
+        except ToolError as error:
+            return _answer(error.message, 0.0, False, False, {})
         observation, reward, state.terminated, state.truncated, state.info = _checked(result)
-    except ToolError as error:
-        return _answer(error.message, 0.0, False, False, {})
-    except RolloutError:
-        raise
-    except Exception as error:
-        text = f"{worker.name} failed to step: {describe_author_error(error)}"
-        raise RolloutError(FailureClass.VERIFIER_FAILED, text, stage=Stage.TOOL) from error
     state.num_steps += 1
     state.reward += reward
     return _answer(observation, reward, state.terminated, state.truncated, state.info)

@@ -25,11 +25,6 @@ _PREFIX = "gymq-"
 _MOVED = "gymq"  # the group into which a container's processes go, so that groups can be made beside it
 _CONTROLLERS = ("memory", "pids", "cpuacct")  # of version 1
 _NEEDED = {"memory", "pids"}  # of version 2, which always counts computing
-_TCP_PART = 8  # version 1 counts the memory of TCP apart, of which a program gets so small a part
-_END_S = 10.0  # for the processes of a group to be gone
-_LOOK_S = 0.005
-_MAKING_S = 1.0  # after which a group that is made is locked
-_TRIAL_BYTES = 16 * 1024**2
 
 
 @dataclass(frozen=True)
@@ -134,7 +129,7 @@ class ControlGroups:
             OSError: the kernel refused a step.
         """
         with subprocess.Popen(["/bin/cat"], stdin=subprocess.PIPE) as process:
-            group = self.make(_TRIAL_BYTES, 1)
+            group = self.make(16 * 1024**2, 1)
             try:
                 for folder in group.folders:
                     (folder / "cgroup.procs").write_text(str(process.pid))
@@ -145,7 +140,7 @@ class ControlGroups:
         """Remove the groups of workers that no longer exist."""
         left = self._unlocked()
         if left:
-            time.sleep(_MAKING_S)
+            time.sleep(1.0)  # A group that another worker is making is locked by then.
         for folder in left & self._unlocked():
             try:
                 with _locked(folder):
@@ -253,7 +248,8 @@ def _settings(folders: tuple[Path, ...], memory_bytes: int, processes: int) -> I
     else:
         memory, pids, _ = folders
         yield memory / "memory.limit_in_bytes", memory_bytes
-        yield memory / "memory.kmem.tcp.limit_in_bytes", memory_bytes // _TCP_PART
+        # Version 1 counts the memory of TCP apart: a program gets a small part beside its own.
+        yield memory / "memory.kmem.tcp.limit_in_bytes", memory_bytes // 8
         swap, swap_bytes = memory / "memory.memsw.limit_in_bytes", memory_bytes  # of memory and swap together
     yield pids / "pids.max", processes
     if swap.exists():  # the kernel may have no swap, or not count it
@@ -261,7 +257,8 @@ def _settings(folders: tuple[Path, ...], memory_bytes: int, processes: int) -> I
 
 
 def _remove(folders: tuple[Path, ...]) -> None:
-    end = time.monotonic() + _END_S
+    """Remove the folders of a group, and end its processes, which may take up to ten seconds."""
+    end = time.monotonic() + 10.0
     while True:
         try:
             for folder in reversed(folders):  # the first one last, since it has the lock
@@ -272,7 +269,7 @@ def _remove(folders: tuple[Path, ...]) -> None:
             if time.monotonic() > end:
                 raise
         _kill(folders)
-        time.sleep(_LOOK_S)
+        time.sleep(0.005)
 
 
 def _kill(folders: tuple[Path, ...]) -> None:

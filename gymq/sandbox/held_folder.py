@@ -24,8 +24,6 @@ from gymq.sandbox.process import remove
 log = logging.getLogger("gymq.sandbox")
 
 PATIENCE_S = 10.0  # for the programs of a killed process to end, and their folder to be removed
-_LOOK_S = 0.05
-_DIGEST_CHARS = 24
 
 
 @dataclass(frozen=True)
@@ -51,7 +49,7 @@ class HeldFolder:
             parent = _own_parent()
             path = _new_path(parent) if name is None else os.path.join(parent, _digest(name))
             while (found := _lock(path)) is None and asyncio.get_running_loop().time() < end:  # noqa: ASYNC110
-                await asyncio.sleep(_LOOK_S)
+                await asyncio.sleep(0.05)
             if found is None:
                 taken, path = path, _new_path(parent)
                 log.warning("%s is in use by another process; this attempt works in %s", taken, path)
@@ -61,14 +59,12 @@ class HeldFolder:
         if found is None:
             raise SandboxFailed(f"no folder for a program: {path} cannot be entered")
         lock, left = found
-        held = cls(path, lock)
-        if left is not None:
-            try:
+        with contextlib.ExitStack() as undo:
+            undo.callback(os.close, lock)
+            if left is not None:
                 await asyncio.to_thread(remove, left)
-            except BaseException:
-                os.close(lock)
-                raise
-        return held
+            undo.pop_all()
+        return cls(path, lock)
 
     async def release(self) -> None:
         """Remove the folder, and give up its name."""
@@ -110,20 +106,17 @@ def _lock(path: str) -> tuple[int, str | None] | None:
             continue
         except OSError:  # whatever a program left there
             return None
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            is_there = _is_at(path, lock)
-            if is_there and not os.listdir(lock):
-                return lock, left
-            if is_there:
+        with contextlib.ExitStack() as undo:
+            undo.callback(os.close, lock)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return None
+            if _is_at(path, lock):
+                if not os.listdir(lock):
+                    undo.pop_all()
+                    return lock, left
                 left = _moved_away(path)
-        except BlockingIOError:
-            os.close(lock)
-            return None
-        except BaseException:
-            os.close(lock)
-            raise
-        os.close(lock)
 
 
 def _is_at(path: str, lock: int) -> bool:
@@ -142,8 +135,8 @@ def _moved_away(path: str) -> str:
 
 
 def _new_path(parent: str) -> str:
-    return os.path.join(parent, secrets.token_hex(_DIGEST_CHARS // 2))
+    return os.path.join(parent, secrets.token_hex(12))
 
 
 def _digest(name: str) -> str:
-    return hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:_DIGEST_CHARS]
+    return hashlib.sha256(name.encode(errors="surrogatepass")).hexdigest()[:24]

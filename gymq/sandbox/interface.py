@@ -169,9 +169,11 @@ class ProgramSession(ABC):
             timeout_s: seconds that the answer may take, of the program's own time where the provider can measure it. A
                 second before the end the program gets SIGALRM, if `warns`.
 
+        If it fails for any reason, the session is closed.
+
         Raises:
-            TimeoutError: there was none in time. The session is closed.
-            SandboxFailed: the machine did not let it run. The session is closed.
+            TimeoutError: there was none in time.
+            SandboxFailed: the machine did not let it run.
             SessionEnded: the program ended, or its output is not an answer to this message.
         """
 

@@ -23,7 +23,6 @@ import traceback
 from types import FrameType
 from typing import Any, NoReturn
 
-_NUMBER_BYTES = 8
 MAX_TEXT = 100_000  # characters of each text in an answer
 # Names that are there without an import, as soon as code mentions them.
 LIBRARIES = {"np": "numpy", "numpy": "numpy", "pd": "pandas", "pandas": "pandas", "scipy": "scipy", "math": "math"}
@@ -184,7 +183,7 @@ def _leave() -> NoReturn:
 
 def _read(fd: int) -> tuple[bytes, Any] | None:
     """Return the number of a message and what it says; None at the end."""
-    head = _read_exactly(fd, 4 + _NUMBER_BYTES)
+    head = _read_exactly(fd, 4 + 8)
     if head is None:
         return None
     body = _read_exactly(fd, int.from_bytes(head[:4], "big"))

@@ -15,9 +15,7 @@ from typing import Any
 
 from gymq.sandbox.interface import MIB, LimitName, ProgramResult, SandboxFailed
 
-OUTPUT_BYTES = 16 * MIB  # of what a program prints
 GRACE_S = 30.0  # for a process to be gone after it was ended
-_COMMAND_S = 60.0
 
 
 def open_sealed(stack: contextlib.ExitStack, content: bytes) -> int:
@@ -75,7 +73,7 @@ async def finish_process(
     *,
     wall_s: float | None,
     stdin: bytes = b"",
-    output_bytes: int = OUTPUT_BYTES,
+    output_bytes: int = 16 * MIB,
     output_ends: bool = False,
 ) -> ProgramResult:
     """Write to a process and read from it until it is gone.
@@ -131,7 +129,7 @@ def kill_group(process: Process) -> None:
 async def run_command(
     command: list[str],
     *,
-    wall_s: float = _COMMAND_S,
+    wall_s: float = 60.0,
     env: Mapping[str, str],
     stdin: bytes = b"",
     cwd: Path | None = None,

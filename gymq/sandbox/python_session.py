@@ -13,9 +13,6 @@ from gymq.protocol.decoding import UNDECODABLE
 from gymq.sandbox.interface import MIB, Limits, Program, ProgramSession, Sandbox, SandboxFailed, SessionEnded
 
 _INTERPRETER = (Path(__file__).parent / "interpreter.py").read_bytes()
-_GRACE_S = 1.0  # for code to notice that its time is over; after that the interpreter is replaced
-_START_S = 30.0
-_ANSWER_BYTES = 8 * MIB  # six texts of `interpreter.MAX_TEXT` characters, of which JSON takes up to 12 bytes for each
 
 
 class Step(msgspec.Struct, frozen=True):
@@ -41,7 +38,8 @@ class PythonSession:
 
     def __init__(self, sandbox: Sandbox, limits: Limits) -> None:
         self._sandbox = sandbox
-        self._limits = dataclasses.replace(limits, time_s=None, output_bytes=_ANSWER_BYTES)
+        # An answer has six texts of `interpreter.MAX_TEXT` characters; JSON takes up to 12 bytes for each.
+        self._limits = dataclasses.replace(limits, time_s=None, output_bytes=8 * MIB)
         self._session: ProgramSession | None = None
         self._lock = asyncio.Lock()
 
@@ -61,16 +59,14 @@ class PythonSession:
             limit_s = None if session.warns else timeout_s  # of the interpreter itself, unless the session warns it
             request = {"code": code.encode(errors="replace").decode(), "timeout_s": limit_s}
             try:
-                answer = await session.exchange(json.dumps(request).encode(), timeout_s + _GRACE_S)
+                # In a last second code may notice that its time is over; after it the interpreter is replaced.
+                answer = await session.exchange(json.dumps(request).encode(), timeout_s + 1.0)
                 step = msgspec.json.decode(answer, type=Step)
             except TimeoutError:
                 return _lost("out of time", timed_out=True)
             except (SessionEnded, *UNDECODABLE):
                 await session.close()
                 return _lost("the interpreter ended", timed_out=False)
-            except BaseException:
-                await session.close()
-                raise
             self._session = session
             return step
 
@@ -86,11 +82,10 @@ class PythonSession:
         program = Program((self._sandbox.python, "-I", "interpreter.py"), files={"interpreter.py": _INTERPRETER})
         session = await self._sandbox.open(program, self._limits)
         try:
-            await session.exchange(b'{"code": "", "timeout_s": null}', _START_S)
+            await session.exchange(b'{"code": "", "timeout_s": null}', 30.0)
         except TimeoutError:
             raise SandboxFailed("a Python interpreter in the sandbox did not answer") from None
         except SessionEnded as error:
-            await session.close()
             raise SandboxFailed(f"a Python interpreter in the sandbox did not start: {error}") from None
         return session
 

@@ -8,11 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from abc import abstractmethod
 
 from gymq.sandbox.interface import ProgramSession, SessionEnded
-
-_NUMBER_BYTES = 8
 
 
 class StreamSession(ProgramSession):
@@ -37,17 +34,14 @@ class StreamSession(ProgramSession):
 
     async def _exchange(self, message: bytes) -> bytes:
         try:
-            number = secrets.token_bytes(_NUMBER_BYTES)
+            number = secrets.token_bytes(8)
             self._writer.write(len(message).to_bytes(4, "big") + number + message)
             await self._writer.drain()
             length = int.from_bytes(await self._reader.readexactly(4), "big")
-            if await self._reader.readexactly(_NUMBER_BYTES) != number:
+            if await self._reader.readexactly(len(number)) != number:
                 raise SessionEnded("the program sent an unsolicited message")
             if length > self._max_bytes:
                 raise SessionEnded(f"the program sent a message of {length} bytes, more than {self._max_bytes}")
             return await self._reader.readexactly(length)
         except (asyncio.IncompleteReadError, ConnectionError):
             raise SessionEnded("the program of the session ended") from None
-
-    @abstractmethod
-    async def close(self) -> None: ...

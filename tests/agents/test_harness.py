@@ -15,8 +15,7 @@ import gymq
 from gymq.ext.containers import Apptainer, Docker, network_address
 from gymq.ext.gateway import Capture, Gateway
 from gymq.protocol.messages import Generate
-from gymq.sandbox import Subprocess
-from gymq.sandbox.process import OUTPUT_BYTES
+from gymq.sandbox import MIB, Subprocess
 from gymq.testing import reply
 from tests.support.compatibility import record
 from tests.support.owners import start_owner
@@ -354,7 +353,7 @@ async def test_memory_of_all_that_a_process_starts_is_limited():
 async def test_of_what_a_program_prints_without_end_the_beginning_is_kept():
     async with Subprocess() as place:
         ended = await place.run("head -c 100000000 /dev/zero", wall_s=300.0)
-    assert (ended.exit_status, len(ended.stdout)) == (0, OUTPUT_BYTES)
+    assert (ended.exit_status, len(ended.stdout)) == (0, 16 * MIB)
 
 
 async def test_programs_of_a_process_that_is_killed_end_and_their_folder_is_removed(tmp_path):

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gymq.sandbox import MIB, Limits, LocalSandbox, Program, ProgramResult, SandboxFailed, local
-from gymq.sandbox.inside import kernel
+from gymq.sandbox.inside import landlock
 
 from .conftest import alive
 
@@ -220,7 +220,7 @@ async def tried(isolation: str, own_folder: str) -> dict[str, object]:
                 listening.bind(name)
                 listening.listen()
             assert sandbox._isolation is not None
-            is_confined = sandbox._isolation.user != "same" or kernel.landlock_version() >= 6  # with signals
+            is_confined = sandbox._isolation.user != "same" or landlock.version() >= 6  # with signals
             is_weaker = "(weaker)" in sandbox.describe()
             every = trials(isolation, is_weaker, is_confined, secret, tcp.getsockname()[1], unix)
 

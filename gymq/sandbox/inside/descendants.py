@@ -6,9 +6,7 @@ import os
 import signal
 import time
 
-_MOST_PASSES = 1000  # to stop those who start others and each other again
 _EMPTY_STATES = (b"05", b"06")  # FIN_WAIT2, TIME_WAIT: of a closed connection only the addresses are left
-_MAPPING_BYTES = 256  # that the kernel takes for a part of the address space, rounded up
 
 
 def reap(child: int) -> int | None:
@@ -30,19 +28,7 @@ def use_too_much_memory(everybody: list[int], limit: int) -> bool:
 
     Adding up counts what is shared for each who has it, so it is only a bound. What is above that is measured.
     """
-    mapped = _MAPPING_BYTES * sum(map(_mappings, everybody))
-    return sum(map(_most_memory, everybody)) + mapped > limit and sum(map(_memory, everybody)) + mapped > limit
-
-
-def sessions(everybody: list[int]) -> int:
-    """Return in how many sessions the processes are."""
-    found = set()
-    for pid in everybody:
-        try:
-            found.add(stat(pid)[3])
-        except (OSError, IndexError):
-            continue
-    return len(found)
+    return sum(map(_most_memory, everybody)) > limit and sum(map(_memory, everybody)) > limit
 
 
 def orphaned_connections() -> int:
@@ -96,7 +82,7 @@ def stop() -> None:
     if os.getpid() == 1:
         _signal([-1], signal.SIGSTOP)
         return
-    for _ in range(_MOST_PASSES):
+    for _ in range(1000):  # as often as they start others, and continue each other, but not for ever
         running = [pid for pid in pids() if _state(pid) in (b"R", b"S")]
         if not running:
             return
@@ -144,27 +130,15 @@ def _most_memory(pid: int) -> int:
     return next(filter(None, (_sum_of(f"/proc/{pid}/task/{thread}/status", names) for thread in threads)), 0)
 
 
-def _mappings(pid: int) -> int:
-    try:
-        with open(f"/proc/{pid}/maps", "rb") as file:
-            return sum(1 for _ in file)
-    except OSError:
-        return 0
-
-
 def _memory(pid: int) -> int:
     """Return the memory of a process with its part of what it shares. Slow: the kernel goes through it page by page."""
     return _sum_of(f"/proc/{pid}/smaps_rollup", (b"Pss_Anon", b"Pss_Shmem", b"SwapPss")) or _most_memory(pid)
 
 
 def _sum_of(path: str, names: tuple[bytes, ...]) -> int:
-    total = 0
     try:
         with open(path, "rb") as file:
-            for line in file:
-                name, _, value = line.partition(b":")
-                if name in names:
-                    total += int(value.split()[0]) * 1024
-    except (OSError, ValueError):
-        return total
-    return total
+            lines = [line.partition(b":") for line in file]
+    except OSError:
+        return 0
+    return sum(int(value.split()[0]) * 1024 for name, _, value in lines if name in names)

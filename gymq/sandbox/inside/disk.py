@@ -9,8 +9,6 @@ import time
 
 from .spec import Spec
 
-_PART = 10  # of the time at most one in so many is spent on looking
-
 
 class Disk:
     """The files that the program has written.
@@ -38,7 +36,7 @@ class Disk:
             return False
         files, size = _in_folder(self._spec.directory, self._spec.disk_files)
         now = time.monotonic()
-        self._next = now + _PART * (now - began)
+        self._next = now + 10 * (now - began)  # at most a tenth of the time is spent on looking
         return files > self._spec.disk_files or size > self._spec.disk_bytes
 
     def _files(self) -> int:

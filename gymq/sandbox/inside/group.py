@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 
-_MOST_AT_ONCE = 4 * 1024**2  # that a process may ask for, so that it is refused so far below the limit
-
 
 class ProgramGroup:
     """Limits that the kernel keeps for all processes of a program together, and what it counts of them.
@@ -20,7 +18,8 @@ class ProgramGroup:
     def __init__(self, fds: list[int], memory_bytes: int) -> None:
         self._events, self._reached, self._usage, *self._members = fds
         self._is_version_2 = len(self._members) == 1
-        self._least_peak = memory_bytes - _MOST_AT_ONCE
+        # A process is refused that far below the limit, if it asks for the most that it may at once.
+        self._least_peak = memory_bytes - 4 * 1024**2
 
     def enter(self) -> None:
         """Make this process a member, with all that it will start."""

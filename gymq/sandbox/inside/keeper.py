@@ -23,8 +23,6 @@ if TYPE_CHECKING:  # the import would take longer than the rest
     from typing import NoReturn
 
 LINUX = sys.platform == "linux"  # elsewhere only the program's own process group is ended
-_LOOK_S = 0.25  # between two looks at the memory
-_NO_PROGRAM = 127  # what shells say
 
 
 def main() -> NoReturn:
@@ -48,7 +46,7 @@ def main() -> NoReturn:
     looked.register(line, select.POLLIN)
     looked.register(woken, select.POLLIN)
     while status is None:
-        ready = [fd for fd, _ in looked.poll(_LOOK_S * 1000 if memory_bytes else None)]
+        ready = [fd for fd, _ in looked.poll(250 if memory_bytes else None)]  # in milliseconds
         if woken in ready:
             os.read(woken, 4096)
         status = descendants.reap(child)
@@ -97,7 +95,7 @@ def _become(program: list[str]) -> NoReturn:
         os.execvp(program[0], program)
     except OSError as error:
         os.write(2, f"{program[0]}: {error.strerror}\n".encode())
-    os._exit(_NO_PROGRAM)
+    os._exit(127)  # as shells do without a program
 
 
 def _read(line: int) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import stat
 import struct
@@ -10,18 +9,24 @@ import struct
 from . import kernel
 from .view import DEVICES
 
-_FIRST_VERSION = 2  # before it, no file could be moved to another folder
+_CREATE, _ADD, _RESTRICT = 444, 445, 446  # numbers of system calls
 # From that version on there are rights to truncate files and to control devices; signals, and sockets without a path.
 _TRUNCATES, _CONTROLS, _SIGNALS = 3, 5, 6
-_READ_FOLDER, _READ = 0x8, 0xD  # a folder; also files, which may be executed too
-_OF_FILES = 0xC007  # execute, write, read, truncate, control: the others are rights on folders
-_SIGNAL_AND_ABSTRACT = 0x3
-_OPEN = os.O_PATH | os.O_CLOEXEC
+_READ_FOLDER, _READ, _OF_FILES = 0x8, 0xD, 0xC007  # _READ: also to execute; _OF_FILES: what is no right on folders
+
+
+def version() -> int:
+    """Return the version that the kernel has; 0: none."""
+    asks_for_version = 1
+    try:
+        return kernel.system_call(_CREATE, None, 0, asks_for_version, failure="")
+    except OSError:
+        return 0
 
 
 def is_here() -> bool:
-    """Return whether the kernel can do this."""
-    return kernel.landlock_version() >= _FIRST_VERSION
+    """Return whether the kernel can do this. In version 1, no file could be moved to another folder."""
+    return version() >= 2
 
 
 def confine(view: list[tuple[str, bool]], own: str) -> None:
@@ -34,22 +39,24 @@ def confine(view: list[tuple[str, bool]], own: str) -> None:
     Raises:
         OSError: the kernel refused it.
     """
-    version = kernel.landlock_version()
-    every = (1 << (14 + (version >= _TRUNCATES) + (version >= _CONTROLS))) - 1
-    attributes = struct.pack("=QQQ", every, 0, _SIGNAL_AND_ABSTRACT)[: 24 if version >= _SIGNALS else 8]
-    with contextlib.closing(kernel.Landlock(attributes)) as rules:
-        for path, is_shown in view:
-            if is_shown:
-                _allow_below(rules, path, {hidden for hidden, is_shown in view if not is_shown})
-        for path in ("/proc", "/etc"):  # programs take a file of settings that they may not read for an error
-            _allow(rules, path, _READ)
-        for name in DEVICES:
-            _allow(rules, f"/dev/{name}", every)
-        _allow(rules, own, every)
-        rules.restrict()
+    known = version()
+    every = (1 << (14 + (known >= _TRUNCATES) + (known >= _CONTROLS))) - 1
+    signals_and_abstract_sockets = 0x3
+    attributes = struct.pack("=QQQ", every, 0, signals_and_abstract_sockets)[: 24 if known >= _SIGNALS else 8]
+    rules = kernel.system_call(_CREATE, attributes, len(attributes), 0, failure="no rules for files")
+    for path, is_shown in view:
+        if is_shown:
+            _allow_below(rules, path, {hidden for hidden, is_shown in view if not is_shown})
+    for path in ("/proc", "/etc"):  # programs take a file of settings that they may not read for an error
+        _allow(rules, path, _READ)
+    for name in DEVICES:
+        _allow(rules, f"/dev/{name}", every)
+    _allow(rules, own, every)
+    kernel.system_call(_RESTRICT, rules, 0, failure="the rules for files are refused")
+    os.close(rules)
 
 
-def _allow_below(rules: kernel.Landlock, path: str, hidden: set[str]) -> None:
+def _allow_below(rules: int, path: str, hidden: set[str]) -> None:
     """Allow to read what is at a path. Of a folder that holds something hidden all names can be seen."""
     if path in hidden:
         return
@@ -61,11 +68,13 @@ def _allow_below(rules: kernel.Landlock, path: str, hidden: set[str]) -> None:
         _allow_below(rules, f"{path}/{name}", hidden)
 
 
-def _allow(rules: kernel.Landlock, path: str, rights: int) -> None:
+def _allow(rules: int, path: str, rights: int) -> None:
     try:
-        fd = os.open(path, _OPEN)
+        fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
     except OSError:  # it is not there, or this user may not use it anyway
         return
     is_folder = stat.S_ISDIR(os.fstat(fd).st_mode)
-    rules.allow(fd, rights if is_folder else rights & _OF_FILES)
+    below = 1  # LANDLOCK_RULE_PATH_BENEATH
+    rule = struct.pack("=Qi", rights if is_folder else rights & _OF_FILES, fd)
+    kernel.system_call(_ADD, rules, below, rule, 0, failure=f"no rule for {path}")
     os.close(fd)

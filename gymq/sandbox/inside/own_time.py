@@ -15,7 +15,6 @@ _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _RUNS, _WAITS, _ENDED = b"R", b"D", b""  # states: wants a processor, waits for a disk, ended while it was looked at
 _VFORK = {"x86_64": b"58"}  # numbers of system calls; elsewhere vfork is a form of clone
 _CLONE = {"x86_64": b"56", "aarch64": b"220"}
-_CLONE_VFORK = 0x4000
 
 
 class OwnTime:
@@ -133,7 +132,7 @@ def _waits_for_child(task: str) -> bool:
     try:
         with open(f"{task}/syscall", "rb") as file:
             number, flags = file.read().split()[:2]
-        machine = os.uname().machine
-        return number == _VFORK.get(machine) or (number == _CLONE.get(machine) and bool(int(flags, 16) & _CLONE_VFORK))
+        machine, clone_vfork = os.uname().machine, 0x4000
+        return number == _VFORK.get(machine) or (number == _CLONE.get(machine) and bool(int(flags, 16) & clone_vfork))
     except (OSError, ValueError):
         return False

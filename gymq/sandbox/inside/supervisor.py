@@ -22,18 +22,8 @@ if TYPE_CHECKING:  # the import would take longer than the rest
     from typing import NoReturn
 
 _PAUSE_S = 0.05  # between two looks
-_LEAST_PAUSE_S = 0.005
-_PART = 10  # of the time at most one in so many is spent on looking
-_NICENESS = 5  # of programs, so that those who wait for them come first
-_WARNING_S = 1.0  # before a step's time is over, in which the program may end it by itself
 STEP = struct.Struct("=dd")  # seconds that a step may take of its own and on the clock; 0: it is over
 _FIRST_UID = 500_000_000
-_FIRST_UID_IN_CONTAINER = 10_000  # where only the first 65,536 users exist
-_MOST_SESSIONS = 16  # without a control group: the scheduler gives each as much time as the supervisor
-_MOST_DESCRIPTORS, _LEAST_DESCRIPTORS = 256, 32
-_SOCKET_BYTES = 256 * 1024  # that a socket may hold
-_MOST_ORPHANS = 512  # connections; each may hold 128 KiB
-_NOT_STARTED = 125  # exit status of the child when the reason is in the pipe
 
 
 def own_uid() -> int:
@@ -46,7 +36,7 @@ def own_uid() -> int:
         num_users = max(int(line.split()[2]) for line in file)
     if num_users > _FIRST_UID + process:
         return _FIRST_UID + process
-    return _FIRST_UID_IN_CONTAINER + process % 50_000
+    return 10_000 + process % 50_000  # in containers only the first 65,536 users may exist
 
 
 def supervise(spec: Spec, uid: int | None, lifeline_fd: int, group: ProgramGroup | None) -> str:
@@ -102,11 +92,11 @@ def _become_program(spec: Spec, uid: int | None, group: ProgramGroup | None, wri
         if group is not None:
             group.enter()
         os.setsid()  # for the scheduler a group of its own, too
-        os.nice(_NICENESS)
+        os.nice(5)  # those who wait for programs come first
         os.closerange(3, writer)
         os.closerange(writer + 1, 64)  # `main` has left none behind that
         _set_limits(spec)
-        _limit(resource.RLIMIT_NOFILE, _MOST_DESCRIPTORS)
+        _limit(resource.RLIMIT_NOFILE, 256)
         if group is None:
             others = 0 if uid is not None else _processes_of(os.getuid()) - 1
             _limit(resource.RLIMIT_NPROC, spec.processes + others)
@@ -129,7 +119,7 @@ def _become_program(spec: Spec, uid: int | None, group: ProgramGroup | None, wri
         _execute(spec.argv, spec.env)
     except BaseException as error:
         os.write(writer, f"{spec.argv[0]}: {error}".encode()[:4000])
-    os._exit(_NOT_STARTED)
+    os._exit(1)
 
 
 def _execute(argv: list[str], env: dict[str, str]) -> NoReturn:
@@ -162,7 +152,8 @@ def _set_limits(spec: Spec) -> None:
 def _descriptors(spec: Spec) -> int:
     """Return how many descriptors a process may have where only their number bounds what the kernel holds for them."""
     for_each_process = spec.memory_bytes // (spec.processes + 1)  # and as many again may be on their way in sockets
-    return max(_LEAST_DESCRIPTORS, min(_MOST_DESCRIPTORS, for_each_process // _SOCKET_BYTES))
+    socket_bytes = 256 * 1024  # that a socket may hold
+    return max(32, min(256, for_each_process // socket_bytes))
 
 
 def _limit(which: int, value: int, hard: int | None = None) -> None:
@@ -199,7 +190,7 @@ class _Watch:
         looked.register(self._lifeline, select.POLLIN)
         pause = _PAUSE_S
         while True:
-            left = max(_LEAST_PAUSE_S, min(self._time_s, self._warn_at) - self._own.seconds)
+            left = max(0.005, min(self._time_s, self._warn_at) - self._own.seconds)
             look_at = time.monotonic() + min(pause, left)
             ready = [fd for fd, _ in looked.poll(None if self._is_stopped else math.ceil(1000 * min(pause, left)))]
             status = descendants.reap(self._child)
@@ -212,7 +203,7 @@ class _Watch:
             began = time.monotonic()
             if limit := self._look(max(0.0, began - look_at)):
                 return limit, None
-            pause = max(_PAUSE_S, _PART * (time.monotonic() - began))
+            pause = max(_PAUSE_S, 10 * (time.monotonic() - began))  # at most a tenth of the time is spent on looking
 
     def _look(self, late_s: float) -> str | None:
         """Return the limit that the program exceeded, if any."""
@@ -235,12 +226,12 @@ class _Watch:
         return None
 
     def _holds_too_much(self, everybody: list[int]) -> bool:
-        if self._spec.own_view and descendants.orphaned_connections() > _MOST_ORPHANS:
+        if self._group is None:
+            return descendants.use_too_much_memory(everybody, self._spec.memory_bytes)
+        # No group is charged for the 128 KiB that each of these connections may hold.
+        if self._spec.own_view and descendants.orphaned_connections() > 512:
             return True
-        if self._group is not None:
-            return self._group.ran_out_of_memory()
-        is_over = descendants.use_too_much_memory(everybody, self._spec.memory_bytes)
-        return is_over or descendants.sessions(everybody) > _MOST_SESSIONS
+        return self._group.ran_out_of_memory()
 
     def _obey(self) -> bool:
         """Obey the owner of a session: begin or end a step, with its time. Return False once the session is over."""
@@ -253,7 +244,8 @@ class _Watch:
             descendants.stop()
             self._is_stopped = True
             return True
-        self._time_s, self._warn_at, self._warned = seconds, max(seconds / 2, seconds - _WARNING_S), False
+        # After the warning, a program may end its step by itself in the last second.
+        self._time_s, self._warn_at, self._warned = seconds, max(seconds / 2, seconds - 1.0), False
         self._began()
         if self._is_stopped:
             self._is_stopped = False

@@ -61,14 +61,11 @@ _AIMED = (
     "kill tkill tgkill rt_sigqueueinfo rt_tgsigqueueinfo prlimit64 setpgid pidfd_open "
     "sched_setscheduler sched_setparam sched_setaffinity sched_setattr"
 )
-_FIRST_MISSING = 424  # newer calls are missing rather than refused, so that libraries use the older ones
 
-_MAP_HUGETLB = 0x40000
-_CLOSE_RANGE_UNSHARE = 2
 _CLONE_FILES, _CLONE_THREAD, _CLONE_NEWUSER = 0x400, 0x10000, 0x10000000
-_AF_UNIX, _AF_INET, _AF_INET6 = 1, 2, 10
+_MAP_HUGETLB, _CLOSE_RANGE_UNSHARE = 0x40000, 2
+_AF_UNIX, _AF_INET, _AF_INET6, _SOL_SOCKET = 1, 2, 10, 1
 _PROTOCOLS = (0, 6, 17)  # the usual one, TCP, UDP
-_SOL_SOCKET = 1
 _BUFFER_OPTIONS = (7, 8, 32, 33)  # SO_SNDBUF, SO_RCVBUF, SO_SNDBUFFORCE, SO_RCVBUFFORCE
 # F_OFD_SETLK, F_OFD_SETLKW: locks of an open file, for which no process is named. F_SETLEASE, F_NOTIFY: a process
 # that opens a file of the same user waits for the holder of a lease. F_SETOWN, F_SETSIG, F_SETOWN_EX: any signal to any
@@ -76,7 +73,6 @@ _BUFFER_OPTIONS = (7, 8, 32, 33)  # SO_SNDBUF, SO_RCVBUF, SO_SNDBUFFORCE, SO_RCV
 _FILE_CONTROLS = (37, 38, 1024, 1026, 8, 10, 15)
 _OWNER_CONTROLS = (0x8901, 0x8902)  # FIOSETOWN, SIOCSPGRP
 _ONE_PROCESS = {"setpriority": 0, "ioprio_set": 1}  # the first argument of those that else set a group or a user
-_EVERYBODY = 0xFFFFFFFF  # kill(-1, ...)
 
 # A program of struct sock_filter: classic BPF over struct seccomp_data. Jumps count the instructions that are skipped.
 _LOAD, _AND, _EQUAL, _AT_LEAST, _BITS, _GIVE = 0x20, 0x54, 0x15, 0x35, 0x45, 0x06
@@ -115,7 +111,8 @@ def _filter(machine: str, network: bool, guarded: tuple[int, ...]) -> Iterator[b
         yield _instruction(_AT_LEAST, first, 0, 2)
         yield _instruction(_AT_LEAST, end, 1)
         yield _instruction(_GIVE, _ALLOW)
-    yield _instruction(_AT_LEAST, _FIRST_MISSING, 0, 1)
+    # Newer calls are missing rather than refused, so that libraries use the older ones.
+    yield _instruction(_AT_LEAST, 424, 0, 1)
     yield _instruction(_GIVE, _MISSING)
     yield _instruction(_GIVE, _REFUSE)
 
@@ -145,7 +142,8 @@ def _rules(network: bool, guarded: tuple[int, ...]) -> dict[str, list[bytes]]:
     rules |= {name: [_instruction(_GIVE, _INVALID)] for name in ("sendfile", "splice", "tee")}
     rules |= {name: [*_unless(0, [which]), *_unless(1, [0])] for name, which in _ONE_PROCESS.items()}
     if guarded:
-        rules |= {name: _if(0, [*guarded, _EVERYBODY]) for name in _AIMED.split()}
+        everybody = 0xFFFFFFFF  # kill(-1, ...)
+        rules |= {name: _if(0, [*guarded, everybody]) for name in _AIMED.split()}
         rules["pidfd_send_signal"] = [_instruction(_GIVE, _REFUSE)]
     return rules
 
