@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
-from gymq.cli.shared.parameters import ClusterUrl, StreamsUrl
+from gymq.cli.shared.parameters import ClusterUrl
 
 Limit = Annotated[int | None, Parameter(validator=Number(gte=0))]
 LetterNumber = Annotated[int, Parameter(validator=Number(gte=1, lte=2**64 - 1))]  # stream sequences
@@ -38,7 +38,7 @@ dead_letters = App(
 
 
 @dead_letters.command(name="list")
-async def list_(*, run: str | None = None, limit: Limit = None, nats: StreamsUrl = None, json: bool = False) -> int:
+async def list_(*, run: str | None = None, limit: Limit = None, nats: ClusterUrl = None, json: bool = False) -> int:
     """List dead letters, the newest last.
 
     They are rollouts that ended without a reward, and messages that could not become a rollout.
@@ -56,7 +56,7 @@ async def list_(*, run: str | None = None, limit: Limit = None, nats: StreamsUrl
 
 
 @dead_letters.command
-async def show(number: LetterNumber, /, *, nats: StreamsUrl = None, json: bool = False) -> int:
+async def show(number: LetterNumber, /, *, nats: ClusterUrl = None, json: bool = False) -> int:
     """Show one dead letter in full: the reason, where it happened, and the published message.
 
     Args:
@@ -85,7 +85,7 @@ async def requeue(*numbers: LetterNumber, choice: LetterChoice = NONE, nats: Clu
 
 
 @dead_letters.command
-async def drop(*numbers: LetterNumber, choice: LetterChoice = NONE, nats: StreamsUrl = None) -> int:
+async def drop(*numbers: LetterNumber, choice: LetterChoice = NONE, nats: ClusterUrl = None) -> int:
     """Remove dead letters permanently. The failures of their rollouts stay stored.
 
     Args:

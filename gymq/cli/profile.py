@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from gymq.cli.shared.parameters import OptionalIndex, StreamsUrl
+from gymq.cli.shared.parameters import ClusterUrl, OptionalIndex
 from gymq.defaults import PASS_THRESHOLD
 from gymq.errors import UsageError
 
@@ -23,7 +23,7 @@ def profile(
     output: Annotated[Path | None, Parameter(alias="-o")] = None,
     k: str | None = None,
     pass_threshold: float = PASS_THRESHOLD,
-    nats: StreamsUrl = None,
+    nats: ClusterUrl = None,
     json: bool = False,
 ) -> int:
     """Show the statistics of a run: mean reward and pass@k with intervals, the verifier's numbers, tokens.

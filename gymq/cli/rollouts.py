@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from gymq.cli.shared.parameters import OptionalIndex, StreamsUrl
+from gymq.cli.shared.parameters import ClusterUrl, OptionalIndex
 from gymq.errors import UsageError
 
 
@@ -21,7 +21,7 @@ async def rollouts(
     rollout: OptionalIndex = None,
     failed: bool = False,
     limit: Annotated[int | None, Parameter(validator=Number(gte=0))] = None,
-    nats: StreamsUrl = None,
+    nats: ClusterUrl = None,
     json: bool = False,
 ) -> int:
     """List the runs, list the rollouts of a run, or show one rollout in full.

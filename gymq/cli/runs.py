@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from gymq.cli.shared.parameters import ClusterUrl, NatsUrl, OptionalIndex, PriorityName, Share
+from gymq.cli.shared.parameters import ClusterUrl, OptionalIndex, PriorityName, Share
 from gymq.errors import UsageError
 
 RunPattern = Annotated[
@@ -89,14 +89,13 @@ async def cancel(*, run: RunPattern, task: OptionalIndex = None, nats: ClusterUr
     return 0
 
 
-async def delete(*, run: list[str], nats: NatsUrl = None) -> int:
+async def delete(*, run: list[str], nats: ClusterUrl = None) -> int:
     """Delete the stored rollouts, failures, dead letters and statistics of runs. Result files stay.
 
     A run with queued rollouts is refused: cancel it first.
 
     Args:
         run: name of a run, as `gymq rollouts` lists it; may be repeated.
-        nats: URL of the cluster; default: the cluster or the store in this folder.
     """
     from gymq.bus import streams
     from gymq.bus.queue.client import QueueClient

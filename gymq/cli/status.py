@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from gymq.cli.shared.parameters import ServerUrl
+from gymq.cli.shared.parameters import ClusterUrl
 
 
 async def status(
     *,
-    nats: ServerUrl = None,
+    nats: ClusterUrl = None,
     json: bool = False,
 ) -> int:
     """Show the state of a cluster: server, workers, queues, streams, runs and dead letters.

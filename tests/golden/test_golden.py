@@ -236,11 +236,17 @@ lists how a command can end, [Configuration](../configuration.md) explains confi
 | --- | --- |
 """
 
-SHARED = "\n## Options of several commands\n\nA command that has one of these names it below its own options.\n\n"
+SHARED = """
+## Options of several commands
+
+A command that has one of these names it below its own options. Options that end in `...` may be given several times.
+
+"""
 IN_MANY = 3  # commands that have an option in the same words, from which on it is described once
 
 _COMMAND = re.compile(r"^```console\n.*?(?=^### |\Z)", re.DOTALL | re.MULTILINE)
 _OPTION = re.compile(r"^\* `([^`]+)`:.*\n(?:    .*\n)*", re.MULTILINE)
+_REPEATED = re.compile(r" \*\[default: (?:False|\(\))\]\*|; may be (?:given several times|repeated)")
 _USAGE = re.compile(r"^```console\n.*\n```\n\n", re.MULTILINE)
 _EMPTY_GROUP = re.compile(r"^\*\*\w+\*\*:\n+(?=\*\*|\Z)", re.MULTILINE)
 
@@ -281,7 +287,7 @@ def test_the_reference_of_the_commands_is_their_help(monkeypatch: pytest.MonkeyP
         app = make_app(name)
         with app.app_stack([app]):
             text = generate_markdown_docs(app, commands_filter=[name], heading_level=2, generate_toc=False)
-        plain = re.sub(r" \*\[default: (False|\(\))\]\*", "", text)
+        plain = _REPEATED.sub("", text)
         sections.append(f"\n## gymq {name}\n\n{plain.rstrip()}\n")
     shared = shared_options([command for section in sections for command in _COMMAND.findall(section)])
     shown = [_COMMAND.sub(lambda found: without_shared(found[0], shared), section) for section in sections]

@@ -40,9 +40,7 @@ OptionalPort = Annotated[int | None, Parameter(validator=Number(gte=1, lte=65535
 OptionalCount = Annotated[int | None, Parameter(validator=Number(gte=1))]
 
 NatsUrl = Annotated[str | None, Parameter(env_var="GYMQ_NATS")]
-ClusterUrl = Annotated[NatsUrl, Parameter(help="URL of the cluster; default: the one running in this folder.")]
-StreamsUrl = Annotated[NatsUrl, Parameter(help="URL of a NATS server with the streams of gymq.")]
-ServerUrl = Annotated[NatsUrl, Parameter(help="URL of the cluster's NATS server.")]
+ClusterUrl = Annotated[NatsUrl, Parameter(help="URL of the cluster; default: the one of this folder.")]
 
 
 @Parameter(name="*")

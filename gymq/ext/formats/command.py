@@ -8,7 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from gymq.cli.shared.command import Command
-from gymq.cli.shared.parameters import StreamsUrl
+from gymq.cli.shared.parameters import ClusterUrl
 from gymq.defaults import PASS_THRESHOLD, TokenForm
 from gymq.errors import UsageError
 
@@ -26,7 +26,7 @@ def export(
     min_reward: float = PASS_THRESHOLD,
     wandb: str | None = None,
     mlflow: str | None = None,
-    nats: StreamsUrl = None,
+    nats: ClusterUrl = None,
 ) -> int:
     """Export a stored run: as JSONL files, a table, a training set, to Weights & Biases or to MLflow.
 

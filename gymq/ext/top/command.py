@@ -8,7 +8,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from gymq.cli.shared.command import Command
-from gymq.cli.shared.parameters import ServerUrl
+from gymq.cli.shared.parameters import ClusterUrl
 from gymq.errors import UsageError
 
 
@@ -17,7 +17,7 @@ def top(
     once: bool = False,
     interval: Annotated[float, Parameter(validator=Number(gte=0.2, lte=3600))] = 1.0,
     runs: Annotated[int, Parameter(validator=Number(gte=1, lte=100))] = 5,
-    nats: ServerUrl = None,
+    nats: ClusterUrl = None,
     json: bool = False,
 ) -> int:
     """Watch a cluster: rollouts per second, runs with pass@k, load of the workers, failures.
