@@ -163,7 +163,7 @@ def test_the_map_of_a_package_names_all_its_modules(package):
 # The workers ----------------------------------------------------------------------------------------------------------
 
 
-SHOWN = ("rewards", "range", "needs")  # `gymq list` shows the other columns too
+SHOWN = ("rewards", "needs")  # `gymq list` shows the other columns too
 
 
 def worker_row(name):

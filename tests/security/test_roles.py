@@ -17,15 +17,15 @@ PAGE = (Path(__file__).parents[2] / "docs" / "roles.md").read_text()
 NAMES = [role.name for role in ROLES]
 
 _SECTION = re.compile(r"^## (Publish|Subscribe)$(.*?)(?=^## |\Z)", re.DOTALL | re.MULTILINE)
-_ROW = re.compile(r"^\| `([^`]+)`(?: in group `(\w+)`)? \| (.+) \|$", re.MULTILINE)
+_LINE = re.compile(r"^- `([^`]+)`(?: in group `(\w+)`)?(?:: (.+))?$", re.MULTILINE)
 
 
 def attempts() -> list[tuple[str, str, str, set[str]]]:
-    """Verb, subject, queue group and who may, from the tables in the document."""
+    """Verb, subject, queue group and who may, from the lists in the document."""
     found = []
     for verb, section in _SECTION.findall(PAGE):
-        for subject, group, cell in _ROW.findall(section):
-            listed = set() if cell == "-" else set(cell.split(", "))
+        for subject, group, roles in _LINE.findall(section):
+            listed = set(roles.split(", ")) - {""}
             assert listed < set(NAMES), subject
             found.append((verb.lower(), subject, group, listed | {"operator"}))
     return found
@@ -38,7 +38,7 @@ async def try_it(client: RawClient, verb: str, subject: str, group: str) -> bool
 
 
 @pytest.mark.parametrize("name", NAMES)
-async def test_a_role_may_do_what_the_table_says_and_nothing_else(name: str, raw: RawClients) -> None:
+async def test_a_role_may_do_what_the_page_says_and_nothing_else(name: str, raw: RawClients) -> None:
     client = await raw.connect(name)
     wrong = [
         f"{verb} {subject} {group}: {'denied' if name in may else 'allowed'}"
@@ -48,7 +48,7 @@ async def test_a_role_may_do_what_the_table_says_and_nothing_else(name: str, raw
     assert not wrong
 
 
-def test_the_table_tries_every_subject_of_the_contract_and_every_stream() -> None:
+def test_the_page_tries_every_subject_of_the_contract_and_every_stream() -> None:
     tried = {(verb, subject) for verb, subject, _, _ in attempts()}
     published = [subject for verb, subject in tried if verb == "publish"]
     for row in subjects.SUBJECTS:
@@ -59,7 +59,7 @@ def test_the_table_tries_every_subject_of_the_contract_and_every_stream() -> Non
         assert any(stream in subject.split(".") for subject in published), stream
 
 
-def test_every_role_may_do_something_that_the_tables_list() -> None:
+def test_every_role_may_do_something_that_the_lists_name() -> None:
     assert set().union(*(may for _, _, _, may in attempts())) == set(NAMES)
 
 
