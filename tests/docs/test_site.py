@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import gymq
+from gymq.cli import all_commands
 from tests.support.browser import browser, needs_browser
 
 from .blocks import ROOT
@@ -62,6 +63,12 @@ def site(tmp_path_factory):
     built = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=600)
     assert built.returncode == 0, built.stdout + built.stderr
     return folder
+
+
+def test_the_page_of_the_commands_has_the_help_of_each(site):
+    text = (site / "reference" / "cli.html").read_text(encoding="utf-8")
+    assert not [name for name in all_commands() if f'id="gymq-{name}"' not in text]
+    assert "--max-staleness" in text
 
 
 def test_the_site_is_built_and_its_links_lead_somewhere(site):
