@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+Check = Callable[..., bool]
+"""Takes the text, and the instruction's arguments by keyword; raises an error if an argument makes no sense."""
+
 
 def compare(count: int, relation: str, threshold: float) -> bool:
     """Whether a count is `less than` or `at least` a threshold.
@@ -36,3 +41,12 @@ def given(words: str) -> str:
     if not words:
         raise ValueError("no words are given")
     return words.strip()
+
+
+def first_given(words: str | list[str]) -> str:
+    """The words, or the first of several.
+
+    Raises:
+        ValueError: there are none.
+    """
+    return given(words if isinstance(words, str) else words[0])

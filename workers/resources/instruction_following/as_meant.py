@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from typing import Any, NoReturn
 
 from gymq.workers.resources.instruction_following import formats, keywords, lengths
-from gymq.workers.resources.instruction_following.arguments import given, not_below
+from gymq.workers.resources.instruction_following.arguments import Check, given, not_below
 from gymq.workers.resources.instruction_following.formats import POSTSCRIPTS, without_fence
 from gymq.workers.resources.instruction_following.texts import paragraphs
 
@@ -66,7 +65,7 @@ def word_pattern(word: str) -> re.Pattern[str]:
     return re.compile(before + re.escape(word) + behind, re.IGNORECASE)
 
 
-def _literally(check: Callable[..., bool]) -> Callable[..., bool]:
+def _literally(check: Check) -> Check:
     """Return a check that takes given words as they are; as published they are patterns."""
 
     def holds(text: str, **arguments: Any) -> bool:
@@ -83,17 +82,18 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is not JSON")
 
 
-AS_MEANT: dict[str, Callable[..., bool]] = {
-    "count:count_increment_word": _literally(keywords.once_and_twice),
+_PATTERNS = (
+    *("count:count_increment_word", "keywords:existence", "keywords:frequency"),
+    *("keywords:word_count_different_numbers", "keywords:word_once"),
+)
+
+AS_MEANT: dict[str, Check] = {
     "detectable_content:number_placeholders": placeholders,
     "detectable_content:postscript": postscript,
     "detectable_format:json_format": is_json,
     "detectable_format:multiple_sections": _literally(formats.sections),
     "detectable_format:number_bullet_lists": bullets,
-    "keywords:existence": _literally(keywords.all_occur),
     "keywords:forbidden_words": none_occurs,
-    "keywords:frequency": _literally(keywords.frequency),
-    "keywords:word_count_different_numbers": _literally(keywords.frequency),
-    "keywords:word_once": _literally(keywords.once),
     "length_constraints:nth_paragraph_first_word": first_word_of_paragraph,
+    **{name: _literally(keywords.CHECKS[name]) for name in _PATTERNS},
 }

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gymq.workers.resources.instruction_following.arguments import given, not_below
+from gymq.workers.resources.instruction_following.arguments import Check, given, not_below
 from gymq.workers.resources.instruction_following.texts import count_filled
 
 DIVIDER = "******"
@@ -14,11 +14,6 @@ def two_responses(text: str) -> bool:
     """Two different responses with the divider between them."""
     parts = [part.strip() for part in text.split(DIVIDER)]
     return count_filled(parts) == 2 and len({part for part in parts if part}) == 2
-
-
-def repeats_prompt(text: str, *, prompt_to_repeat: str) -> bool:
-    """The text begins with the prompt, in any case."""
-    return text.strip().lower().startswith(given(prompt_to_repeat).lower())
 
 
 def copies(text: str, *, prompt_to_repeat: str) -> bool:
@@ -50,3 +45,16 @@ def repeats_phrase(text: str, *, phrase: str, small_n: int) -> bool:
         return False
     changes = [sum(map(str.__ne__, variant, words)) for variant in variants]
     return max(changes) <= 1 and changes[-1] == 1
+
+
+CHECKS: dict[str, Check] = {
+    "combination:repeat_prompt": lambda text, prompt_to_repeat: (
+        text.strip().lower().startswith(given(prompt_to_repeat).lower())
+    ),
+    "combination:two_responses": two_responses,
+    "copy:copy": copies,
+    "copy:copying_multiple": copies_several_times,
+    "copy:copying_simple": copies,
+    "copy:repeat_phrase": repeats_phrase,
+    "new:copy_span_idx": copies_span,
+}

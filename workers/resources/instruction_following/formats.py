@@ -5,39 +5,17 @@ from __future__ import annotations
 import json
 import re
 
-from gymq.workers.resources.instruction_following.arguments import not_below
+from gymq.workers.resources.instruction_following.arguments import Check, not_below
 from gymq.workers.resources.instruction_following.texts import sentences
 
 POSTSCRIPTS = {"P.S.": r"p\.\s?s\.", "P.P.S": r"p\.\s?p\.\s?s"}
 ANSWERS = ("My answer is yes.", "My answer is no.", "My answer is maybe.")
 
 
-def no_comma(text: str) -> bool:
-    return "," not in text
-
-
-def no_dot(text: str) -> bool:
-    return "." not in text
-
-
-def no_exclamation_mark(text: str) -> bool:
-    return "!" not in text
-
-
 def in_quotation_marks(text: str) -> bool:
     """The whole text is in double quotation marks."""
     text = text.strip()
     return len(text) > 1 and text.startswith('"') and text.endswith('"')
-
-
-def ends_with(text: str, *, end_phrase: str) -> bool:
-    """The text ends with the phrase, in any case; quotation marks around the text do not count."""
-    return text.strip().strip('"').lower().endswith(end_phrase.strip().lower())
-
-
-def constrained_response(text: str) -> bool:
-    """One of the three answers occurs."""
-    return any(answer in text for answer in ANSWERS)
 
 
 def postscript(text: str, *, postscript_marker: str) -> bool:
@@ -58,11 +36,6 @@ def is_json(text: str) -> bool:
 def without_fence(text: str) -> str:
     """Return a text without the code fence around it."""
     return re.sub(r"\A```(?:json|Json|JSON)?", "", text.strip()).removesuffix("```").strip()
-
-
-def title(text: str) -> bool:
-    """Some line has a title in double angular brackets."""
-    return any(_has_title(line) for line in text.split("\n"))
 
 
 def placeholders(text: str, *, num_placeholders: int) -> bool:
@@ -95,11 +68,6 @@ def sections(text: str, *, section_spliter: str, num_sections: int) -> bool:
     return sum(1 for _ in headings) >= not_below(0, num_sections)
 
 
-def words_in_brackets(text: str) -> bool:
-    """Every word is in square brackets."""
-    return all(word.startswith("[") and word.endswith("]") for word in text.split())
-
-
 def wrapped_pairs(text: str) -> bool:
     """Every two words are in double angular brackets; a last odd word need not be."""
     words = text.split()
@@ -109,11 +77,36 @@ def wrapped_pairs(text: str) -> bool:
 
 def sentences_joined_by_hyphens(text: str) -> bool:
     """What stands between hyphens are the sentences, without blanks around them."""
-    return all(
-        part == sentence for part, sentence in zip(text.split("-"), sentences(text.replace("-", " ")), strict=False)
-    )
+    parts = zip(text.split("-"), sentences(text.replace("-", " ")), strict=False)
+    return all(part == sentence for part, sentence in parts)
 
 
 def _has_title(line: str) -> bool:
+    """Return whether a line has a title in double angular brackets."""
     start, end = line.find("<<"), line.rfind(">>")
     return 0 <= start < end - 2 and bool(line[start : end + 2].lstrip("<").rstrip(">").strip())
+
+
+CHECKS: dict[str, Check] = {
+    "detectable_content:number_placeholders": placeholders,
+    "detectable_content:postscript": postscript,
+    "detectable_format:bigram_wrapping": wrapped_pairs,
+    "detectable_format:constrained_response": lambda text: any(answer in text for answer in ANSWERS),
+    "detectable_format:json_format": is_json,
+    "detectable_format:multiple_sections": sections,
+    "detectable_format:number_bullet_lists": bullets,
+    "detectable_format:number_highlighted_sections": highlights,
+    "detectable_format:sentence_hyphens": sentences_joined_by_hyphens,
+    "detectable_format:square_brackets": lambda text: all(
+        word.startswith("[") and word.endswith("]") for word in text.split()
+    ),
+    "detectable_format:title": lambda text: any(map(_has_title, text.split("\n"))),
+    "punctuation:no_comma": lambda text: "," not in text,
+    "punctuation:punctuation_dot": lambda text: "." not in text,
+    "punctuation:punctuation_exclamation": lambda text: "!" not in text,
+    # Quotation marks around the text do not count.
+    "startend:end_checker": lambda text, end_phrase: (
+        text.strip().strip('"').lower().endswith(end_phrase.strip().lower())
+    ),
+    "startend:quotation": in_quotation_marks,
+}

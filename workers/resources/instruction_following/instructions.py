@@ -1,74 +1,45 @@
-"""The instructions by name.
-
-A check takes the text and the instruction's arguments by keyword. It raises an error if an argument makes no sense.
-"""
+"""The instructions by name, and the two ways to check them: by what they say, and as published."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from gymq.workers.resources.instruction_following import copies, formats, keywords, languages, lengths, words
+from gymq.workers.resources.instruction_following.arguments import Check
+from gymq.workers.resources.instruction_following.as_meant import AS_MEANT
 from gymq.workers.resources.instruction_following.texts import ModelMissing
 
-Check = Callable[..., bool]
+INSTRUCTIONS = copies.CHECKS | formats.CHECKS | keywords.CHECKS | languages.CHECKS | lengths.CHECKS | words.CHECKS
 
-INSTRUCTIONS: dict[str, Check] = {
-    "change_case:capital_word_frequency": words.capital_words,
-    "change_case:english_capital": languages.english_capital,
-    "change_case:english_lowercase": languages.english_lowercase,
-    "combination:repeat_prompt": copies.repeats_prompt,
-    "combination:two_responses": copies.two_responses,
-    "copy:copy": copies.copies,
-    "copy:copying_multiple": copies.copies_several_times,
-    "copy:copying_simple": copies.copies,
-    "copy:repeat_phrase": copies.repeats_phrase,
-    "count:count_increment_word": keywords.once_and_twice,
-    "count:count_unique": words.all_different,
-    "count:counting_composition": lengths.composition,
-    "count:lowercase_counting": words.lowercase_words,
-    "detectable_content:number_placeholders": formats.placeholders,
-    "detectable_content:postscript": formats.postscript,
-    "detectable_format:bigram_wrapping": formats.wrapped_pairs,
-    "detectable_format:constrained_response": formats.constrained_response,
-    "detectable_format:json_format": formats.is_json,
-    "detectable_format:multiple_sections": formats.sections,
-    "detectable_format:number_bullet_lists": formats.bullets,
-    "detectable_format:number_highlighted_sections": formats.highlights,
-    "detectable_format:sentence_hyphens": formats.sentences_joined_by_hyphens,
-    "detectable_format:square_brackets": formats.words_in_brackets,
-    "detectable_format:title": formats.title,
-    "first_word:first_word_answer": words.first_word,
-    "first_word:first_word_sent": words.first_word_of_sentences,
-    "keywords:exclude_word_harder": keywords.excluded,
-    "keywords:existence": keywords.all_occur,
-    "keywords:forbidden_words": keywords.none_occurs,
-    "keywords:frequency": keywords.frequency,
-    "keywords:keyword_specific_position": keywords.at_position,
-    "keywords:letter_frequency": words.letter_frequency,
-    "keywords:no_adjacent_consecutive": words.no_consecutive_initials,
-    "keywords:palindrome": words.has_palindrome,
-    "keywords:start_end": words.same_start_and_end,
-    "keywords:word_count_different_numbers": keywords.frequency,
-    "keywords:word_once": keywords.once,
-    "language:response_language": languages.response_language,
-    "last_word:last_word_answer": words.last_word,
-    "last_word:last_word_sent": words.last_word_of_sentences,
-    "length_constraints:nth_paragraph_first_word": lengths.first_word_of_paragraph,
-    "length_constraints:number_paragraphs": lengths.number_of_pieces,
-    "length_constraints:number_sentences": lengths.number_of_sentences,
-    "length_constraints:number_words": lengths.number_of_words,
-    "letters:letter_counting": words.letters,
-    "letters:letter_counting2": words.letter_frequency,
-    "new:copy_span_idx": copies.copies_span,
-    "paragraphs:paragraphs": lengths.two_pieces,
-    "paragraphs:paragraphs2": lengths.two_paragraphs,
-    "punctuation:no_comma": formats.no_comma,
-    "punctuation:punctuation_dot": formats.no_dot,
-    "punctuation:punctuation_exclamation": formats.no_exclamation_mark,
-    "startend:end_checker": formats.ends_with,
-    "startend:quotation": formats.in_quotation_marks,
-}
+
+class AsMeant:
+    """Takes keywords as they are; a text that says nothing follows nothing, and one of no language is in none."""
+
+    checks: dict[str, Check] = INSTRUCTIONS | AS_MEANT
+
+    def says_something(self, text: str) -> bool:
+        return any(map(str.isalnum, text))
+
+    def follows(self, text: str, name: str, arguments: dict[str, Any]) -> bool:
+        is_detected = name not in languages.CHECKS or languages.detect(text) is not None
+        return is_detected and follows(self.checks, text, name, arguments)
+
+
+class Published:
+    """Takes keywords for patterns; a text of no language is in each."""
+
+    def says_something(self, text: str) -> bool:
+        return True
+
+    def follows(self, text: str, name: str, arguments: dict[str, Any]) -> bool:
+        return follows(INSTRUCTIONS, text, name, arguments)
+
+
+def check_all(
+    rule: AsMeant | Published, instructions: list[tuple[str, dict[str, Any] | None]], text: str
+) -> list[bool]:
+    """For each instruction, a name and its arguments, whether the text follows it."""
+    return [rule.follows(text, name, arguments or {}) for name, arguments in instructions]
 
 
 def follows(checks: dict[str, Check], text: str, name: str, arguments: dict[str, Any]) -> bool:

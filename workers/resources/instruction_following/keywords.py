@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gymq.workers.resources.instruction_following.arguments import compare, given, not_below
+from gymq.workers.resources.instruction_following.arguments import Check, compare, first_given, given, not_below
 from gymq.workers.resources.instruction_following.texts import sentences, tokens
 
 
@@ -24,24 +24,9 @@ def frequency(text: str, *, keyword: str, frequency: int, relation: str) -> bool
     return compare(_count(keyword, text), relation, not_below(0, frequency))
 
 
-def once(text: str, *, keyword: str) -> bool:
-    """The keyword occurs exactly once."""
-    return _count(keyword, text) == 1
-
-
-def once_and_twice(text: str, *, keyword1: str, keyword2: str) -> bool:
-    """The one keyword occurs exactly once, the other exactly twice."""
-    return _count(keyword1, text) == 1 and _count(keyword2, text) == 2
-
-
-def excluded(text: str, *, keyword: str) -> bool:
-    """The keyword does not occur between two blanks."""
-    return f" {given(keyword)} " not in text
-
-
 def at_position(text: str, *, keyword: str | list[str], n: int, m: int) -> bool:
     """The keyword is the m-th token of the n-th sentence."""
-    wanted = given(keyword if isinstance(keyword, str) else keyword[0])
+    wanted = first_given(keyword)
     sentence = sentences(text)[not_below(1, n) - 1 : n]
     words = tokens(sentence[0]) if sentence else []
     return words[not_below(1, m) - 1 : m] == [wanted]
@@ -49,3 +34,17 @@ def at_position(text: str, *, keyword: str | list[str], n: int, m: int) -> bool:
 
 def _count(pattern: str, text: str) -> int:
     return len(re.findall(given(pattern), text, re.IGNORECASE))
+
+
+CHECKS: dict[str, Check] = {
+    "count:count_increment_word": lambda text, keyword1, keyword2: (
+        _count(keyword1, text) == 1 and _count(keyword2, text) == 2
+    ),
+    "keywords:exclude_word_harder": lambda text, keyword: f" {given(keyword)} " not in text,
+    "keywords:existence": all_occur,
+    "keywords:forbidden_words": none_occurs,
+    "keywords:frequency": frequency,
+    "keywords:keyword_specific_position": at_position,
+    "keywords:word_count_different_numbers": frequency,
+    "keywords:word_once": lambda text, keyword: _count(keyword, text) == 1,
+}

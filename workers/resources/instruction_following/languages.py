@@ -6,22 +6,14 @@ import functools
 import os
 from typing import Any
 
+from gymq.workers.resources.instruction_following.arguments import Check
+
 
 def response_language(text: str, *, language: str) -> bool:
     """The text is in the language, given by its code: `en`, `zh-cn`."""
     if language not in os.listdir(_langdetect().PROFILES_DIRECTORY):
         raise ValueError(f"{language!r} is not a language that can be detected")
     return detect(text) in (language, None)
-
-
-def english_capital(text: str) -> bool:
-    """The text is English, in capitals."""
-    return text.isupper() and detect(text) in ("en", None)
-
-
-def english_lowercase(text: str) -> bool:
-    """The text is English, without capitals."""
-    return text.islower() and detect(text) in ("en", None)
 
 
 def detect(text: str) -> str | None:
@@ -41,3 +33,10 @@ def _langdetect() -> Any:
 
     langdetect.DetectorFactory.seed = 0
     return langdetect
+
+
+CHECKS: dict[str, Check] = {
+    "change_case:english_capital": lambda text: text.isupper() and detect(text) in ("en", None),
+    "change_case:english_lowercase": lambda text: text.islower() and detect(text) in ("en", None),
+    "language:response_language": response_language,
+}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gymq.workers.resources.instruction_following.arguments import compare, not_below
+from gymq.workers.resources.instruction_following.arguments import Check, compare, not_below
 from gymq.workers.resources.instruction_following.texts import (
     count_filled,
     paragraphs,
@@ -23,21 +23,6 @@ def number_of_words(text: str, *, num_words: int, relation: str) -> bool:
 def number_of_sentences(text: str, *, num_sentences: int, relation: str) -> bool:
     """Enough, or few enough, sentences."""
     return compare(len(punkt_sentences(text)), relation, not_below(0, num_sentences))
-
-
-def number_of_pieces(text: str, *, num_paragraphs: int) -> bool:
-    """As many pieces between dividers as wanted."""
-    return count_filled(pieces(text)) == not_below(0, num_paragraphs)
-
-
-def two_pieces(text: str) -> bool:
-    """Two pieces with a divider between them."""
-    return count_filled(pieces(text)) == 2
-
-
-def two_paragraphs(text: str) -> bool:
-    """Two paragraphs with one blank line between them."""
-    return count_filled(paragraphs(text)) == 2
 
 
 def first_word_of_paragraph(text: str, *, num_paragraphs: int, nth_paragraph: int, first_word: str) -> bool:
@@ -65,3 +50,16 @@ def _is_composed(piece: str, num_sentences: int, num_tokens: int) -> bool:
 def _without_punctuation(word: str) -> str:
     """The word without leading quotation marks, up to its first mark."""
     return re.split(r"[.,?!'\"]", word.lstrip("'").lstrip('"'), maxsplit=1)[0]
+
+
+CHECKS: dict[str, Check] = {
+    "count:counting_composition": composition,
+    "length_constraints:nth_paragraph_first_word": first_word_of_paragraph,
+    "length_constraints:number_paragraphs": lambda text, num_paragraphs: (
+        count_filled(pieces(text)) == not_below(0, num_paragraphs)
+    ),
+    "length_constraints:number_sentences": number_of_sentences,
+    "length_constraints:number_words": number_of_words,
+    "paragraphs:paragraphs": lambda text: count_filled(pieces(text)) == 2,
+    "paragraphs:paragraphs2": lambda text: count_filled(paragraphs(text)) == 2,
+}

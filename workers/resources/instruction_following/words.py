@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from itertools import pairwise
 
-from gymq.workers.resources.instruction_following.arguments import compare, given, not_below
+from gymq.workers.resources.instruction_following.arguments import Check, compare, first_given, given, not_below
 from gymq.workers.resources.instruction_following.texts import sentences, tokens
 
 
@@ -14,16 +15,6 @@ def letter_frequency(text: str, *, letter: str, let_frequency: int, let_relation
     if not re.fullmatch("[A-Za-z]", letter):
         raise ValueError(f"{letter!r} is not a letter")
     return compare(text.lower().count(letter.lower()), let_relation, not_below(0, let_frequency))
-
-
-def letters(text: str, *, N: int, relation: str) -> bool:
-    """There are enough, or few enough, letters from A to Z."""
-    return compare(len(re.findall("[A-Za-z]", text)), relation, N)
-
-
-def lowercase_words(text: str, *, N: int) -> bool:
-    """At most N words have nothing but lower-case letters."""
-    return len(re.findall(r"\b[a-z]+\b", text)) <= N
 
 
 def capital_words(text: str, *, capital_frequency: int, capital_relation: str) -> bool:
@@ -43,42 +34,40 @@ def no_consecutive_initials(text: str) -> bool:
     return all(ord(second) - ord(first) != 1 for first, second in pairwise(initials))
 
 
-def has_palindrome(text: str) -> bool:
-    """Some word reads the same backwards; one letter does."""
-    return any(word == word[::-1] for word in text.split())
-
-
 def same_start_and_end(text: str) -> bool:
     """The first token is the last one too, in any case."""
     words = tokens(text)
     return len(words) >= 2 and words[0].lower() == words[-1].lower()
 
 
-def first_word(text: str, *, first_word: str) -> bool:
-    """The text begins with the word, in any case."""
-    return _is_first(text, given(first_word))
-
-
-def first_word_of_sentences(text: str, *, first_word: str | list[str]) -> bool:
-    """Every sentence begins with the word, in any case."""
-    word = given(first_word if isinstance(first_word, str) else first_word[0])
-    return all(_is_first(sentence, word) for sentence in sentences(text))
-
-
-def last_word(text: str, *, last_word: str) -> bool:
-    """The text ends with the word, in any case; punctuation does not count."""
-    return _is_last(text, given(last_word))
-
-
-def last_word_of_sentences(text: str, *, last_word: str | list[str]) -> bool:
-    """Every sentence ends with the word, in any case; punctuation does not count."""
-    word = given(last_word if isinstance(last_word, str) else last_word[0])
-    return all(_is_last(sentence, word) for sentence in sentences(text))
-
-
 def _is_first(text: str, word: str) -> bool:
+    """Return whether a text begins with a word, in any case."""
     return bool(text.strip()) and text.split()[0].lower() == word.lower()
 
 
 def _is_last(text: str, word: str) -> bool:
+    """Return whether a text ends with a word, in any case; punctuation does not count."""
     return bool(text.strip()) and re.sub(r"[^\w\s]", "", text.split()[-1]).lower() == word.lower()
+
+
+def _in_each_sentence(holds: Callable[[str, str], bool], text: str, words: str | list[str]) -> bool:
+    word = first_given(words)
+    return all(holds(sentence, word) for sentence in sentences(text))
+
+
+CHECKS: dict[str, Check] = {
+    "change_case:capital_word_frequency": capital_words,
+    "count:count_unique": all_different,
+    "count:lowercase_counting": lambda text, N: len(re.findall(r"\b[a-z]+\b", text)) <= N,
+    "first_word:first_word_answer": lambda text, first_word: _is_first(text, given(first_word)),
+    "first_word:first_word_sent": lambda text, first_word: _in_each_sentence(_is_first, text, first_word),
+    "keywords:letter_frequency": letter_frequency,
+    "keywords:no_adjacent_consecutive": no_consecutive_initials,
+    # One letter is a palindrome.
+    "keywords:palindrome": lambda text: any(word == word[::-1] for word in text.split()),
+    "keywords:start_end": same_start_and_end,
+    "last_word:last_word_answer": lambda text, last_word: _is_last(text, given(last_word)),
+    "last_word:last_word_sent": lambda text, last_word: _in_each_sentence(_is_last, text, last_word),
+    "letters:letter_counting": lambda text, N, relation: compare(len(re.findall("[A-Za-z]", text)), relation, N),
+    "letters:letter_counting2": letter_frequency,
+}

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import pydantic
-from gymq.workers.resources.instruction_following.rules import AsMeant, Published, check_all
+from gymq.workers.resources.instruction_following.instructions import AsMeant, Published, check_all
 from gymq.workers.resources.instruction_following.texts import ModelMissing
 
 import gymq

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 from gymq.workers.resources.instruction_following import texts
-from gymq.workers.resources.instruction_following.instructions import INSTRUCTIONS, follows
-from gymq.workers.resources.instruction_following.rules import AsMeant
+from gymq.workers.resources.instruction_following.instructions import INSTRUCTIONS, AsMeant, follows
 from gymq.workers.resources.instruction_following.texts import sentences
 
 AT_LEAST, LESS_THAN = "at least", "less than"
