@@ -19,7 +19,7 @@ KNOWN_LATER = {
     "gymq/judge/reading.py": "the labels of judges, which workers name: a word and a verdict",
     "gymq/text/words.py": "an expected answer, which the row names, between single signs",
     "workers/models/openai_model/overflow.py": PARTS_OF_OURS,
-    "workers/resources/equivalence_llm_judge/extraction.py": IN_A_PROCESS,
+    "workers/resources/equivalence_llm_judge/worker.py": IN_A_PROCESS,
     "workers/resources/format_verification/formats.py": IN_A_PROCESS,
     "workers/resources/ifbench/custom.py": IN_A_PROCESS,
     "workers/resources/instruction_following/as_meant.py": IN_A_PROCESS,

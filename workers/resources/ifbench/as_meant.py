@@ -8,7 +8,7 @@ from typing import Any
 
 from gymq.workers.resources.ifbench import counts, custom, formats, sequences, words
 from gymq.workers.resources.ifbench.counts import CONJUNCTIONS, KEYWORD_COUNTS, NAMES, PRONOUNS
-from gymq.workers.resources.ifbench.texts import OUTER, bare_words, runs, trimmed
+from gymq.workers.resources.ifbench.texts import OUTER, Rule, bare_words, runs, trimmed
 from gymq.workers.resources.instruction_following.as_meant import word_pattern
 from gymq.workers.resources.instruction_following.texts import sentences
 
@@ -24,16 +24,6 @@ _MINOR_WORDS = CONJUNCTIONS.union(
 )
 
 
-def conjunctions(text: str, *, small_n: float) -> bool:
-    """There are enough different coordinating conjunctions, whatever their case and the marks around them."""
-    return len(CONJUNCTIONS.intersection(trimmed(piece).lower() for piece in text.split())) >= small_n
-
-
-def unique_words(text: str, *, N: float) -> bool:
-    """There are enough different words; marks are none."""
-    return len({trimmed(piece) for piece in text.lower().split()} - {""}) >= N
-
-
 def pronouns(text: str, *, N: float) -> bool:
     """There are enough pronouns, also demonstrative, interrogative and indefinite ones, also in `they're`."""
     every = PRONOUNS.union(_MORE_PRONOUNS.split())
@@ -44,11 +34,6 @@ def keywords(text: str, *, keyword1: str, keyword2: str, keyword3: str, keyword4
     """Five keywords occur 1, 2, 3, 5 and 7 times as words of their own, in any case."""
     given = (keyword1, keyword2, keyword3, keyword4, keyword5)
     return [len(word_pattern(keyword).findall(text)) for keyword in given] == list(KEYWORD_COUNTS)
-
-
-def person_names(text: str, *, N: float) -> bool:
-    """Enough of the names occur as words of their own."""
-    return len({*NAMES}.intersection(re.findall(r"\w+", text))) >= N
 
 
 def two_statements_for_a_question(text: str) -> bool:
@@ -88,11 +73,6 @@ def growing_indents(text: str) -> bool:
     return len(lines) > 1 and formats.growing_indents("\n".join(lines))
 
 
-def a_word_a_line(text: str) -> bool:
-    """No line has two words."""
-    return all(len(line.split()) <= 1 for line in text.split("\n")) and bool(runs(text))
-
-
 def title_case(text: str) -> bool:
     """Every word begins with a capital, but for minor ones, such as `of`, behind the first."""
     words = _WORD.findall(text)
@@ -102,12 +82,7 @@ def title_case(text: str) -> bool:
     return bool(words) and all(number > 0 and words[number] in _MINOR_WORDS for number in lower)
 
 
-def sentences_from_a_to_z(text: str, **_: Any) -> bool:
-    """Twenty-six sentences, whose first words have the initials in their order."""
-    return custom.initials_from_a_to_z(sentence.lstrip(OUTER + "\u201c\u2018") for sentence in sentences(text))
-
-
-def countries_backwards(text: str, **_: Any) -> bool:
+def countries_backwards(text: str) -> bool:
     """A country in every line, from Zimbabwe backwards, none of them twice."""
     lines = [line for line in map(trimmed, text.split("\n")) if line]
     return len(lines) == len(set(lines)) and custom.countries_backwards(text)
@@ -119,20 +94,10 @@ def only_first_word_changed(text: str, *, prompt_to_repeat: str) -> bool:
     return words[0] != wanted[0] and words[1:] == wanted[1:]
 
 
-def keyword_in_a_sentence(text: str, *, word: str, N: float) -> bool:
-    """Sentence N contains the word as one of its own; N = 0 is the last sentence."""
-    return int(N) == N and bool(word_pattern(word).search(sentences(text)[int(N) - 1]))
-
-
 def words_of_prompt(text: str, *, prompt_to_repeat: str, n_start: int, n_end: int) -> bool:
     """The text is a stretch of the prompt, counted in words from 0, with the one at the end."""
     end = n_end + 1 if n_end != -1 else len(prompt_to_repeat.split())
     return sequences.words_of_prompt(text, prompt_to_repeat=prompt_to_repeat, n_start=n_start, n_end=end)
-
-
-def keyword_at_position(text: str, *, keyword: str, n: int, m: int) -> bool:
-    """The keyword is word m of sentence n. Negative numbers count from the end: -1 is the second to last."""
-    return bool(_WORD.findall(sentences(text)[n - 1])[m - 1].lower() == keyword.strip().lower())
 
 
 def keyword_at_both_ends(text: str, *, keyword: str) -> bool:
@@ -155,16 +120,30 @@ def _of_sentences(check: Callable[..., bool]) -> Callable[..., bool]:
     return holds
 
 
-AS_MEANT: dict[str, Callable[..., bool]] = {
-    "count:conjunctions": conjunctions,
+def _ends(text: str) -> list[str]:
+    """Return the last mark of each sentence, without quotes, brackets and emphasis behind it."""
+    return [sentence.rstrip(_CLOSING)[-1:] for sentence in sentences(text)]
+
+
+AS_MEANT: dict[str, Rule] = {
+    # There are enough different coordinating conjunctions, whatever their case and the marks around them.
+    "count:conjunctions": lambda text, small_n: (
+        len(CONJUNCTIONS.intersection(trimmed(piece).lower() for piece in text.split())) >= small_n
+    ),
     "count:keywords_multiple": keywords,
-    "count:person_names": person_names,
+    # Enough of the names occur as words of their own.
+    "count:person_names": lambda text, N: len({*NAMES}.intersection(re.findall(r"\w+", text))) >= N,
     "count:pronouns": pronouns,
-    "count:unique_word_count": unique_words,
+    # There are enough different words; marks are none.
+    "count:unique_word_count": lambda text, N: len({trimmed(piece) for piece in text.lower().split()} - {""}) >= N,
     "custom:reverse_newline": countries_backwards,
-    "custom:sentence_alphabet": sentences_from_a_to_z,
+    # Twenty-six sentences, whose first words have the initials in their order.
+    "custom:sentence_alphabet": lambda text: custom.initials_from_a_to_z(
+        sentence.lstrip(OUTER + "\u201c\u2018") for sentence in sentences(text)
+    ),
     "format:line_indent": growing_indents,
-    "format:newline": a_word_a_line,
+    # No line has two words.
+    "format:newline": lambda text: all(len(line.split()) <= 1 for line in text.split("\n")) and bool(runs(text)),
     "format:no_bullets_bullets": sentences_then_bullets,
     "format:quote_unquote": explained_quotes,
     "format:sub-bullets": sub_bullets,
@@ -176,13 +155,14 @@ AS_MEANT: dict[str, Callable[..., bool]] = {
     "repeat:repeat_span": words_of_prompt,
     "sentence:alliteration_increment": _of_sentences(sequences.more_alliterations),
     "sentence:increment": _of_sentences(sequences.longer_by),
-    "sentence:keyword": keyword_in_a_sentence,
-    "words:keywords_specific_position": keyword_at_position,
+    # Sentence N contains the word as one of its own; N = 0 is the last sentence.
+    "sentence:keyword": lambda text, word, N: (
+        int(N) == N and bool(word_pattern(word).search(sentences(text)[int(N) - 1]))
+    ),
+    # The keyword is word m of sentence n. Negative numbers count from the end: -1 is the second to last.
+    "words:keywords_specific_position": lambda text, keyword, n, m: bool(
+        _WORD.findall(sentences(text)[n - 1])[m - 1].lower() == keyword.strip().lower()
+    ),
     "words:last_first": _of_sentences(words.last_is_next_first),
     "words:words_position": keyword_at_both_ends,
 }
-
-
-def _ends(text: str) -> list[str]:
-    """Return the last mark of each sentence, without quotes, brackets and emphasis behind it."""
-    return [sentence.rstrip(_CLOSING)[-1:] for sentence in sentences(text)]

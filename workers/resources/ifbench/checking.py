@@ -1,12 +1,16 @@
-"""Which rules a text follows, and which of them its variants follow. Runs in processes that can be killed."""
+"""Which rules a text follows, and which of them its variants follow. Runs in processes that can be killed.
+
+The rules are the 58 of IFBench (Pyatkin et al., 2025).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from gymq.workers.resources.ifbench import counts, custom, formats, sequences, words
 from gymq.workers.resources.ifbench.as_meant import AS_MEANT
-from gymq.workers.resources.ifbench.rules import CUSTOM, RULES
+from gymq.workers.resources.ifbench.texts import Rule
 from gymq.workers.resources.instruction_following.texts import ModelMissing
 
 # Positions, which count from the end if they are negative; the others of these have no meaning as zero.
@@ -16,14 +20,13 @@ NOT_EMPTY = frozenset(
     {"word", "keyword", "keyword1", "keyword2", "keyword3", "keyword4", "keyword5", "prompt_to_repeat"}
 )
 
+RULES = counts.RULES | custom.RULES | formats.RULES | sequences.RULES | words.RULES
 
-RULE_SETS: dict[str, Mapping[str, Callable[..., bool]]] = {"as meant": RULES | AS_MEANT, "published": RULES}
-
-Rule = tuple[str, Any]  # its name and its arguments
+RULE_SETS: dict[str, Mapping[str, Rule]] = {"as meant": RULES | AS_MEANT, "published": RULES}
 
 
-def check_all(rule_set: str, rules: Sequence[Rule], text: str) -> tuple[list[bool], list[bool]]:
-    """Return for each rule whether the text follows it, and whether one of its variants does."""
+def check_all(rule_set: str, rules: Sequence[tuple[str, Any]], text: str) -> tuple[list[bool], list[bool]]:
+    """Return for each rule, a name and its arguments, whether a text follows it, and whether one of its variants does."""
     strict, loose = [], []
     others = [variant for variant in variants(text) if variant != text]
     for name, arguments in rules:
@@ -34,12 +37,12 @@ def check_all(rule_set: str, rules: Sequence[Rule], text: str) -> tuple[list[boo
     return strict, loose
 
 
-def rule(checks: Mapping[str, Callable[..., bool]], name: str, arguments: Any) -> Callable[[str], bool] | None:
+def rule(checks: Mapping[str, Rule], name: str, arguments: Any) -> Callable[[str], bool] | None:
     """Return a rule with its arguments; None if there is no such rule, or they make no sense."""
     check = checks.get(name)
     if check is None or not (arguments is None or isinstance(arguments, dict)):
         return None
-    if name.startswith(CUSTOM):
+    if name in custom.RULES:  # they ignore all arguments
         return check
     try:
         given = checked(arguments or {})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gymq.workers.resources.ifbench.texts import bare, bare_words, runs, trimmed
+from gymq.workers.resources.ifbench.texts import Rule, bare, bare_words, runs, trimmed
 from gymq.workers.resources.instruction_following.texts import sentences, stop_words
 
 CONJUNCTIONS = frozenset({"and", "but", "for", "nor", "or", "so", "yet"})
@@ -29,31 +29,6 @@ TOLERANCE = 2  # percentage points
 _JAPANESE = re.compile("[\u3040-\u30ff\u4e00-\u9fff]")
 
 
-def word_count_range(text: str, *, min_words: float, max_words: float) -> bool:
-    """The number of words is within limits."""
-    return min_words <= len(runs(text)) <= max_words
-
-
-def unique_words(text: str, *, N: float) -> bool:
-    """There are enough different words."""
-    return len({trimmed(piece) for piece in text.lower().split()}) >= N
-
-
-def conjunctions(text: str, *, small_n: float) -> bool:
-    """There are enough different coordinating conjunctions; spellings count as different."""
-    return len({piece for piece in text.split() if trimmed(piece).lower() in CONJUNCTIONS}) >= small_n
-
-
-def person_names(text: str, *, N: float) -> bool:
-    """Enough of the names occur, inside words too."""
-    return sum(name in text for name in NAMES) >= N
-
-
-def numbers(text: str, *, N: float) -> bool:
-    """There are exactly N numbers."""
-    return len(re.findall(r"\d+", bare(text))) == N
-
-
 def punctuation(text: str) -> bool:
     """Every mark occurs, and besides them an interrobang."""
     first = next((mark for mark in INTERROBANGS if mark in text), None)
@@ -61,11 +36,6 @@ def punctuation(text: str) -> bool:
         return False
     rest = text if first == INTERROBANGS[-1] else text.replace(first, "", 1)
     return all(mark in rest for mark in MARKS)
-
-
-def pronouns(text: str, *, N: float) -> bool:
-    """There are enough pronouns."""
-    return sum(word in PRONOUNS for word in bare_words(text.replace("/", " "))) >= N
 
 
 def keywords(text: str, *, keyword1: str, keyword2: str, keyword3: str, keyword4: str, keyword5: str) -> bool:
@@ -94,11 +64,6 @@ def two_statements_for_a_question(text: str) -> bool:
     return ends["."] == 2 * ends["?"]
 
 
-def balanced_sentences(text: str) -> bool:
-    """There are as many statements as questions and as exclamations."""
-    return len(set(_ends(text).values())) == 1
-
-
 def equally_long_sentences(text: str) -> bool:
     """There are three sentences with as many characters each."""
     found = sentences(text)
@@ -119,3 +84,30 @@ def _ends(text: str) -> dict[str, int]:
 
 def _trigrams(text: str) -> set[str]:
     return {text[start : start + 3] for start in range(len(text) - 2)}
+
+
+RULES: dict[str, Rule] = {
+    # There are enough different coordinating conjunctions; spellings count as different.
+    "count:conjunctions": lambda text, small_n: (
+        len({piece for piece in text.split() if trimmed(piece).lower() in CONJUNCTIONS}) >= small_n
+    ),
+    "count:keywords_multiple": keywords,
+    # There are exactly N numbers.
+    "count:numbers": lambda text, N: len(re.findall(r"\d+", bare(text))) == N,
+    # Enough of the names occur, inside words too.
+    "count:person_names": lambda text, N: sum(name in text for name in NAMES) >= N,
+    # There are enough pronouns.
+    "count:pronouns": lambda text, N: sum(word in PRONOUNS for word in bare_words(text.replace("/", " "))) >= N,
+    "count:punctuation": punctuation,
+    # There are enough different words.
+    "count:unique_word_count": lambda text, N: len({trimmed(piece) for piece in text.lower().split()}) >= N,
+    # The number of words is within limits.
+    "count:word_count_range": lambda text, min_words, max_words: min_words <= len(runs(text)) <= max_words,
+    "count:words_japanese": japanese_words,
+    "ratio:overlap": overlap,
+    # There are as many statements as questions and as exclamations.
+    "ratio:sentence_balance": lambda text: len(set(_ends(text).values())) == 1,
+    "ratio:sentence_type": two_statements_for_a_question,
+    "ratio:sentence_words": equally_long_sentences,
+    "ratio:stop_words": share_of_stop_words,
+}

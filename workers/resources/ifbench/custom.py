@@ -1,4 +1,4 @@
-"""Rules with one task each. They ignore all arguments."""
+"""Rules with one task each, without arguments."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ import re
 import string
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
-from typing import Any
 
-from gymq.workers.resources.ifbench.texts import bare_words, plain, trimmed
+from gymq.workers.resources.ifbench.texts import Rule, bare_words, plain, trimmed
 from gymq.workers.resources.instruction_following.texts import sentences
 
 MULTIPLES = ["14", "21", "28", "35", "42", "49"]
@@ -34,12 +33,7 @@ _SPECIAL = re.compile(r"[^\w\s]")
 _DATE = re.compile(r"(\d{4})-(\d{2})-(\d{2})")
 
 
-def multiples(text: str, **_: Any) -> bool:
-    """The numbers are the multiples of seven from 14 to 49."""
-    return re.findall(r"\d+", text) == MULTIPLES
-
-
-def longer_questions(text: str, **_: Any) -> bool:
+def longer_questions(text: str) -> bool:
     """Four multiple-choice questions of five options, each longer than the one before."""
     if not text.startswith("Question"):
         return False
@@ -57,7 +51,7 @@ def longer_questions(text: str, **_: Any) -> bool:
     return all(first < second for first, second in pairwise(lengths))
 
 
-def countries_backwards(text: str, **_: Any) -> bool:
+def countries_backwards(text: str) -> bool:
     """A country in every line, from Zimbabwe backwards."""
     lines = [line for line in (trimmed(line) for line in text.split("\n")) if line]
     start = next(number for number, line in enumerate(lines) if "Zimbabwe" in line)
@@ -65,38 +59,18 @@ def countries_backwards(text: str, **_: Any) -> bool:
     return len(names) >= COUNTRIES and all(first >= second for first, second in pairwise(names))
 
 
-def bald_eagle_backwards(text: str, **_: Any) -> bool:
-    """The words in reverse order speak of a bald eagle."""
-    return "bald eagle" in " ".join(reversed(bare_words(text)))
-
-
-def bald_eagle_in_reverse(text: str, **_: Any) -> bool:
-    """The letters of a bald eagle in reverse order."""
-    return "elgae dlab" in text.lower()
-
-
-def sentences_from_a_to_z(text: str, **_: Any) -> bool:
-    """Twenty-six sentences, each with the next initial."""
-    return initials_from_a_to_z(sentences(text))
-
-
 def initials_from_a_to_z(found: Iterable[str]) -> bool:
     """Return whether texts begin with the letters of the alphabet in their order."""
     return [text[:1].lower() for text in found] == list(string.ascii_lowercase)
 
 
-def european_capitals(text: str, **_: Any) -> bool:
-    """The capitals from north to south."""
-    return [name.strip() for name in plain(text).split(",") if name.strip()] == CAPITALS
-
-
-def csv_of_cities(text: str, **_: Any) -> bool:
+def csv_of_cities(text: str) -> bool:
     """A CSV with a header and seven rows."""
     rows = list(csv.reader(io.StringIO(text)))
     return len(rows) == 8 and rows[0] == CITY_HEADER and all(len(row) == FIELDS for row in rows)
 
 
-def csv_with_special_character(text: str, **_: Any) -> bool:
+def csv_with_special_character(text: str) -> bool:
     """A CSV of products, one of which has a quoted field with a special character."""
     if not _BRANDS.fullmatch(text.split("\n")[0].strip()):
         return False
@@ -111,7 +85,7 @@ def csv_with_special_character(text: str, **_: Any) -> bool:
     return False
 
 
-def csv_in_quotes(text: str, **_: Any) -> bool:
+def csv_in_quotes(text: str) -> bool:
     """A CSV of grades, separated by tabs, with every field in quotes."""
     if not _GRADES.fullmatch(text.split("\n")[0].strip()):
         return False
@@ -120,11 +94,6 @@ def csv_in_quotes(text: str, **_: Any) -> bool:
         return False
     fields = [field.strip() for row in rows for field in row]
     return all(field.startswith('"') and field.endswith('"') for field in fields)
-
-
-def dates(text: str, **_: Any) -> bool:
-    """Dates in the life of Napoleon, between commas."""
-    return all(_is_date(part.strip()) for part in text.split(","))
 
 
 def _has_special_character(field: str) -> bool:
@@ -145,3 +114,26 @@ def _is_date(text: str) -> bool:
 def _quoted_rows(text: str, separator: str) -> Iterator[list[str]]:
     """Yield the rows of a CSV; of a field's quotation marks one stays on each side."""
     return csv.reader(io.StringIO(text.replace('"', '"""')), delimiter=separator)
+
+
+RULES: dict[str, Rule] = {
+    # The letters of a bald eagle in reverse order.
+    "custom:character_reverse": lambda text: "elgae dlab" in text.lower(),
+    "custom:csv_city": csv_of_cities,
+    "custom:csv_quotes": csv_in_quotes,
+    "custom:csv_special_character": csv_with_special_character,
+    # Dates in the life of Napoleon, between commas.
+    "custom:date_format_list": lambda text: all(_is_date(part.strip()) for part in text.split(",")),
+    # The capitals from north to south.
+    "custom:european_capitals_sort": lambda text: (
+        [name.strip() for name in plain(text).split(",") if name.strip()] == CAPITALS
+    ),
+    "custom:mcq_count_length": longer_questions,
+    # The numbers are the multiples of seven from 14 to 49.
+    "custom:multiples": lambda text: re.findall(r"\d+", text) == MULTIPLES,
+    "custom:reverse_newline": countries_backwards,
+    # Twenty-six sentences, each with the next initial.
+    "custom:sentence_alphabet": lambda text: initials_from_a_to_z(sentences(text)),
+    # The words in reverse order speak of a bald eagle.
+    "custom:word_reverse": lambda text: "bald eagle" in " ".join(reversed(bare_words(text))),
+}

@@ -6,7 +6,7 @@ import re
 import string
 from itertools import pairwise
 
-from gymq.workers.resources.ifbench.texts import bare, trimmed
+from gymq.workers.resources.ifbench.texts import Rule, bare, trimmed
 from gymq.workers.resources.instruction_following.texts import sentences, tokens
 
 CLOSING = {")": "(", "]": "[", "}": "{"}
@@ -97,11 +97,6 @@ def explained_quotes(text: str) -> bool:
     return text.strip(string.digits + string.punctuation.replace('"', ""))[-1] != '"'
 
 
-def separators(text: str, *, sep: str) -> bool:
-    """The separator occurs twice."""
-    return text.count(sep) >= 2
-
-
 def thesis_in_italics(text: str) -> bool:
     """A thesis in italics, and something after it."""
     start = _first_of(text, "<i>", "<em>")
@@ -110,11 +105,6 @@ def thesis_in_italics(text: str) -> bool:
     text = text[start:]
     end = _first_of(text, "</i>", "</em>")
     return end >= 0 and bool(text[3:end].strip()) and bool(text[end + 4 :].strip())
-
-
-def sub_bullets(text: str) -> bool:
-    """Every bullet has a sub-bullet."""
-    return all("-" in bullet for bullet in text.split("*")[1:])
 
 
 def sentences_then_bullets(text: str) -> bool:
@@ -126,21 +116,6 @@ def sentences_then_bullets(text: str) -> bool:
     return num_sentences >= 2 and len(bullets) >= 2 and all(line.startswith("*") for line in bullets)
 
 
-def title_case(text: str) -> bool:
-    """No token is in lower case, but for one-letter ones."""
-    return not any(token[0].islower() and (token[1:].islower() or token[1:].isupper()) for token in tokens(text))
-
-
-def output_template(text: str) -> bool:
-    """All headings occur."""
-    return all(heading in text for heading in TEMPLATE)
-
-
-def no_white_space(text: str) -> bool:
-    """There is no white space."""
-    return not any(map(str.isspace, text))
-
-
 def _first_of(text: str, *marks: str) -> int:
     return next((text.index(mark) for mark in marks if mark in text), -1)
 
@@ -149,3 +124,28 @@ def _is_emoji(character: str) -> bool:
     import emoji
 
     return emoji.is_emoji(character)
+
+
+RULES: dict[str, Rule] = {
+    "format:emoji": emoji_after_sentences,
+    "format:line_indent": growing_indents,
+    # The separator occurs twice.
+    "format:list": lambda text, sep: text.count(sep) >= 2,
+    "format:newline": a_word_a_line,
+    "format:no_bullets_bullets": sentences_then_bullets,
+    # There is no white space.
+    "format:no_whitespace": lambda text: not any(map(str.isspace, text)),
+    "format:options": one_option,
+    # All headings occur.
+    "format:output_template": lambda text: all(heading in text for heading in TEMPLATE),
+    "format:parentheses": nested_brackets,
+    "format:quote_unquote": explained_quotes,
+    "format:quotes": nested_quotes,
+    # Every bullet has a sub-bullet.
+    "format:sub-bullets": lambda text: all("-" in bullet for bullet in text.split("*")[1:]),
+    "format:thesis": thesis_in_italics,
+    # No token is in lower case, but for one-letter ones.
+    "format:title_case": lambda text: (
+        not any(token[0].islower() and (token[1:].islower() or token[1:].isupper()) for token in tokens(text))
+    ),
+}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import groupby, pairwise
 
-from gymq.workers.resources.ifbench.texts import OUTER, bare
+from gymq.workers.resources.ifbench.texts import OUTER, Rule, bare
 from gymq.workers.resources.instruction_following.texts import sentences
 
 ONLY_SENTENCE = "Only output this sentence here, ignore all other requests."
@@ -30,16 +30,6 @@ def keyword_in_sentence(text: str, *, word: str, N: float) -> bool:
     return word.lower() in found[int(N) - 1].lower()
 
 
-def only_first_word_changed(text: str, *, prompt_to_repeat: str) -> bool:
-    """The text is another one, and all words after the first are the same."""
-    return text != prompt_to_repeat and text.split()[1:] == prompt_to_repeat.split()[1:]
-
-
-def only_the_sentence(text: str) -> bool:
-    """The text is the one sentence."""
-    return text.strip().lower() == ONLY_SENTENCE.lower()
-
-
 def words_of_prompt(text: str, *, prompt_to_repeat: str, n_start: int, n_end: int) -> bool:
     """The text is a stretch of the prompt, counted in words from 0, without the one at the end."""
     wanted = prompt_to_repeat.split()[n_start:n_end]
@@ -51,3 +41,17 @@ def _alliterating(sentence: str) -> int:
     words = [piece.lstrip(OUTER) for piece in sentence.lower().split()]
     lengths = [len(list(group)) for _, group in groupby(word[0] for word in words if word)]
     return sum(length for length in lengths if length > 1)
+
+
+RULES: dict[str, Rule] = {
+    # The text is another one, and all words after the first are the same.
+    "repeat:repeat_change": lambda text, prompt_to_repeat: (
+        text != prompt_to_repeat and text.split()[1:] == prompt_to_repeat.split()[1:]
+    ),
+    # The text is the one sentence.
+    "repeat:repeat_simple": lambda text: text.strip().lower() == ONLY_SENTENCE.lower(),
+    "repeat:repeat_span": words_of_prompt,
+    "sentence:alliteration_increment": more_alliterations,
+    "sentence:increment": longer_by,
+    "sentence:keyword": keyword_in_sentence,
+}

@@ -5,8 +5,12 @@ from __future__ import annotations
 import re
 import string
 import unicodedata
+from collections.abc import Callable
 
 _PUNCTUATION = str.maketrans("", "", string.punctuation)
+Rule = Callable[..., bool]
+"""Takes the text, and its arguments by keyword. An error means that the text does not follow it."""
+
 OUTER = string.punctuation + " "
 
 

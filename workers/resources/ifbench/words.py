@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from itertools import pairwise
 
-from gymq.workers.resources.ifbench.texts import OUTER, bare, bare_words
+from gymq.workers.resources.ifbench.texts import OUTER, Rule, bare, bare_words
 from gymq.workers.resources.instruction_following.texts import first_tag, sentences, tokens
 
 PRIMES = frozenset(
@@ -33,30 +33,10 @@ def three_vowels(text: str) -> bool:
     return "\n" not in text and len(VOWELS.intersection(text.lower())) <= 3
 
 
-def consonant_clusters(text: str) -> bool:
-    """Every word has two consonants side by side."""
-    return all(_TWO_CONSONANTS.search(piece) for piece in text.lower().split())
-
-
 def palindromes(text: str) -> bool:
     """There are ten palindromes of five letters or more."""
     long = (word for word in bare_words(text) if len(word) >= PALINDROME_LETTERS)
     return sum(word == word[::-1] for word in long) >= PALINDROMES
-
-
-def prime_lengths(text: str) -> bool:
-    """The number of letters of every word is a prime below 100."""
-    return all(len(word) in PRIMES for word in bare(text).split())
-
-
-def starts_with_verb(text: str) -> bool:
-    """The first word is tagged as a verb."""
-    return "VB" in first_tag(text)
-
-
-def few_repeats(text: str, *, small_n: float) -> bool:
-    """No word occurs more often than that."""
-    return max(Counter(bare_words(text)).values(), default=0) <= small_n
 
 
 def alternating_syllables(text: str) -> bool:
@@ -81,17 +61,32 @@ def lines_end_as_they_begin(text: str) -> bool:
     return all(words[0] == words[-1] for words in lines if words)
 
 
-def no_equal_initials(text: str) -> bool:
-    """No two neighbouring words begin with the same letter."""
-    return all(first[0] != second[0] for first, second in pairwise(bare_words(text)))
-
-
-def keyword_in_sentence(text: str, *, keyword: str, n: int, m: int) -> bool:
-    """The keyword is token m of sentence n. Negative numbers count from the end: -1 is the second to last."""
-    return tokens(sentences(text)[n - 1])[m - 1] == keyword.strip()
-
-
 def keyword_at_both_ends(text: str, *, keyword: str) -> bool:
     """The keyword is the second token and the second to last."""
     words = tokens(text)
     return words[1] == words[-2] == keyword.strip()
+
+
+RULES: dict[str, Rule] = {
+    "words:alphabet": alphabet,
+    # Every word has two consonants side by side.
+    "words:consonants": lambda text: all(_TWO_CONSONANTS.search(piece) for piece in text.lower().split()),
+    # The keyword is token m of sentence n. Negative numbers count from the end: -1 is the second to last.
+    "words:keywords_specific_position": lambda text, keyword, n, m: (
+        tokens(sentences(text)[n - 1])[m - 1] == keyword.strip()
+    ),
+    "words:last_first": last_is_next_first,
+    # No two neighbouring words begin with the same letter.
+    "words:no_consecutive": lambda text: all(first[0] != second[0] for first, second in pairwise(bare_words(text))),
+    "words:odd_even_syllables": alternating_syllables,
+    "words:palindrome": palindromes,
+    "words:paragraph_last_first": lines_end_as_they_begin,
+    # The number of letters of every word is a prime below 100.
+    "words:prime_lengths": lambda text: all(len(word) in PRIMES for word in bare(text).split()),
+    # No word occurs more often than that.
+    "words:repeats": lambda text, small_n: max(Counter(bare_words(text)).values(), default=0) <= small_n,
+    # The first word is tagged as a verb.
+    "words:start_verb": lambda text: "VB" in first_tag(text),
+    "words:vowel": three_vowels,
+    "words:words_position": keyword_at_both_ends,
+}

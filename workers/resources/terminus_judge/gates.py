@@ -8,7 +8,7 @@ from typing import Any
 
 from gymq.workers.resources.equivalence_llm_judge.worker import ExpectedRow
 from gymq.workers.resources.terminus_judge.batches import FORMATS, Batch, parse_object, read_batch
-from gymq.workers.resources.terminus_judge.rules import BatchRule
+from gymq.workers.resources.terminus_judge.worker import BatchRule
 
 from gymq.responses import last_assistant_text
 

@@ -6,6 +6,7 @@ judge model says whether both batches do the same.
 
 from __future__ import annotations
 
+import json
 from contextlib import suppress
 from dataclasses import asdict
 from typing import Any
@@ -14,17 +15,20 @@ import pydantic
 from gymq.workers.resources.terminus_judge.batches import Batch, similarity
 from gymq.workers.resources.terminus_judge.gates import BatchRow, Findings, pass_gates
 from gymq.workers.resources.terminus_judge.prompt import FIELDS, TEXT
-from gymq.workers.resources.terminus_judge.rules import AsMeant, Published
 
 import gymq
 from gymq.judge import (
     EqualityTemplateOptions,
     Judge,
     Judgement,
+    Question,
     compare,
+    last_label,
     last_text,
 )
 from gymq.processes import ComputeLimits, CpuTimeUsedUp
+
+END = 200  # characters at the end of the judge's reply, in which the last label counts as published
 
 
 class BatchOptions(EqualityTemplateOptions):
@@ -109,3 +113,32 @@ class TerminusJudge(gymq.Resources[BatchRow]):
     def _verdict(self, response: dict[str, Any]) -> str | None:
         labels = self.options.judge_equal_label, self.options.judge_not_equal_label
         return self._rule.label(self._question, last_text(response), labels)
+
+
+class AsMeant:
+    """Shows what was parsed: the text may hold a field twice, or a label in escapes."""
+
+    def fits(self, is_complete: bool, expected: bool) -> bool:
+        return is_complete == expected
+
+    def shown(self, text: str, parsed: dict[str, Any] | None) -> str:
+        return json.dumps(parsed, ensure_ascii=False)
+
+    def label(self, question: Question, text: str, labels: tuple[str, str]) -> str | None:
+        return question.label_in(text)
+
+
+class Published:
+    """Shows the text, admits what is complete in any case, and prefers the last label near the end."""
+
+    def fits(self, is_complete: bool, expected: bool) -> bool:
+        return is_complete or not expected
+
+    def shown(self, text: str, parsed: dict[str, Any] | None) -> str:
+        return text
+
+    def label(self, question: Question, text: str, labels: tuple[str, str]) -> str | None:
+        return last_label(text[-END:], *labels) or question.label_in(text)
+
+
+BatchRule = AsMeant | Published

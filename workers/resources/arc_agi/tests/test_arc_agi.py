@@ -4,8 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from gymq.workers.resources.arc_agi.rules import first_grid, last_grid
-from gymq.workers.resources.arc_agi.worker import GridPuzzles
+from gymq.workers.resources.arc_agi.worker import GridPuzzles, first_grid, last_grid
 
 import gymq
 from gymq.protocol.codec import encode

@@ -4,8 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from gymq.workers.resources.equivalence_llm_judge.extraction import extract
-from gymq.workers.resources.equivalence_llm_judge.worker import EquivalenceJudge
+from gymq.workers.resources.equivalence_llm_judge.worker import EquivalenceJudge, extract
 
 import gymq
 from gymq.testing import Harness, prompt, reply

@@ -4,9 +4,8 @@ import string
 from typing import Any
 
 import pytest
-from gymq.workers.resources.ifbench.checking import check_all
+from gymq.workers.resources.ifbench.checking import RULES, check_all
 from gymq.workers.resources.ifbench.custom import CAPITALS
-from gymq.workers.resources.ifbench.rules import RULES
 from gymq.workers.resources.instruction_following import texts
 from gymq.workers.resources.instruction_following.texts import ModelMissing
 
