@@ -4,8 +4,7 @@ import json
 
 import pytest
 from gymq.workers.resources.calendar import worker
-from gymq.workers.resources.calendar.schedule import check_schedule
-from gymq.workers.resources.calendar.worker import Calendar, find_event_list
+from gymq.workers.resources.calendar.worker import Calendar, check_schedule, find_event_list
 
 from gymq.testing import Harness, prompt, reply
 from tests.security.effort import FOURFOLD, growth

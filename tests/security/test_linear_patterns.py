@@ -20,7 +20,7 @@ KNOWN_LATER = {
     "gymq/text/words.py": "an expected answer, which the row names, between single signs",
     "workers/models/openai_model/overflow.py": PARTS_OF_OURS,
     "workers/resources/equivalence_llm_judge/worker.py": IN_A_PROCESS,
-    "workers/resources/format_verification/formats.py": IN_A_PROCESS,
+    "workers/resources/format_verification/worker.py": IN_A_PROCESS,
     "workers/resources/ifbench/custom.py": IN_A_PROCESS,
     "workers/resources/instruction_following/as_meant.py": IN_A_PROCESS,
     "workers/resources/instruction_following/copies.py": IN_A_PROCESS,
@@ -28,12 +28,12 @@ KNOWN_LATER = {
     "workers/resources/instruction_following/keywords.py": IN_A_PROCESS,
     "workers/resources/instruction_following/texts.py": IN_A_PROCESS,
     "workers/resources/math_formal_lean/finish.py": PARTS_OF_OURS,
-    "workers/resources/mcqa/rules.py": IN_A_PROCESS,
+    "workers/resources/mcqa/worker.py": IN_A_PROCESS,
     "workers/resources/newton_bench/submission.py": PARTS_OF_OURS,
     "workers/resources/string_match/comparison.py": PARTS_OF_OURS,
     "workers/resources/string_match/measures.py": PARTS_OF_OURS,
     "workers/resources/structured_outputs/patterns.py": IN_A_PROCESS,
-    "workers/resources/workplace_assistant/patterns.py": IN_A_PROCESS,
+    "workers/resources/workplace_assistant/records.py": IN_A_PROCESS,
 }
 USES = uses_in_code()
 

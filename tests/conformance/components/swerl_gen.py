@@ -4,9 +4,8 @@ from typing import Any
 
 from gymq.workers.resources.swerl_gen.container import instance_of
 from gymq.workers.resources.swerl_gen.edits import Repair
-from gymq.workers.resources.swerl_gen.grading import Resolution, resolution_of
+from gymq.workers.resources.swerl_gen.grading import AS_MEANT, PUBLISHED, Resolution, resolution_of
 from gymq.workers.resources.swerl_gen.reproduction import new_file_patch
-from gymq.workers.resources.swerl_gen.rules import AS_MEANT, PUBLISHED
 from gymq.workers.resources.swerl_gen.worker import SwerlGen
 
 from gymq.sandbox import SandboxFailed

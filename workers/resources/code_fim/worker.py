@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pydantic
-from gymq.workers.resources.evalplus.task_sets import BaseTask, TaskSetError, find_file, read_tasks
+from gymq.workers.resources.evalplus.tasks import BaseTask, TaskSetError, find_file, read_tasks
 from gymq.workers.resources.evalplus.worker import last_python_block
 
 import gymq

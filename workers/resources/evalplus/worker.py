@@ -9,8 +9,7 @@ from typing import Any
 import pydantic
 from gymq.workers.resources.evalplus.comparison import Dataset, passed_tests
 from gymq.workers.resources.evalplus.references import References, Tests
-from gymq.workers.resources.evalplus.task_sets import TaskSetError, find_file, read_tasks
-from gymq.workers.resources.evalplus.tasks import Task
+from gymq.workers.resources.evalplus.tasks import Task, TaskSetError, find_file, read_tasks
 
 import gymq
 from gymq.ext.functions import Runner

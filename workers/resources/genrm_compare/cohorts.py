@@ -11,12 +11,14 @@ import hashlib
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Coroutine, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from gymq.workers.resources.genrm_compare.aggregation import Answer, Comparison
-from gymq.workers.resources.genrm_compare.pairs import Pair, Strategy, all_pairs, pairs_with
 
 import gymq
+
+Strategy = Literal["circular", "all_pairs"]
+Pair = tuple[int, int]
 
 Compare = Callable[[Pair, Answer, Answer], Coroutine[Any, Any, list[Comparison]]]
 """Compares two answers, by as many judges as there are."""
@@ -192,3 +194,21 @@ class Cohorts:
         for groups in self._running.values():
             for running in groups:
                 running.verdicts.cancel()
+
+
+def pairs_with(newest: int, strategy: Strategy) -> list[Pair]:
+    """Return the pairs of an answer with those before it that can be compared as soon as it is there."""
+    if strategy == "all_pairs":
+        return [(earlier, newest) for earlier in range(newest)]
+    return [(newest - 1, newest)] if newest else []
+
+
+def all_pairs(size: int, strategy: Strategy) -> list[Pair]:
+    """Return all pairs of a group, in order.
+
+    In a circle each answer is once the first and once the second of a pair.
+    """
+    pairs = [pair for newest in range(size) for pair in pairs_with(newest, strategy)]
+    if strategy == "all_pairs":
+        return sorted(pairs)
+    return [*pairs, (size - 1, 0)]

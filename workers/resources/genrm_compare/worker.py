@@ -21,8 +21,7 @@ from gymq.workers.resources.genrm_compare.aggregation import (
     metrics_of,
     scores_of,
 )
-from gymq.workers.resources.genrm_compare.cohorts import Cohort, Cohorts, Member
-from gymq.workers.resources.genrm_compare.pairs import Pair, Strategy, all_pairs
+from gymq.workers.resources.genrm_compare.cohorts import Cohort, Cohorts, Member, Pair, Strategy, all_pairs
 from gymq.workers.resources.genrm_compare.scores import Scores, last_scores, published_scores
 
 import gymq

@@ -6,10 +6,11 @@ import json
 import re
 from typing import Any
 
-from gymq.workers.resources.hotpotqa_qa.rules import has_word, published_has_word
 from gymq.workers.resources.hotpotqa_qa.scores import (
     contains,
     exact_match,
+    has_word,
+    published_has_word,
     says_the_other,
     spellings_of,
     token_f1,

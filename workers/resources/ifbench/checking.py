@@ -26,7 +26,7 @@ RULE_SETS: dict[str, Mapping[str, Rule]] = {"as meant": RULES | AS_MEANT, "publi
 
 
 def check_all(rule_set: str, rules: Sequence[tuple[str, Any]], text: str) -> tuple[list[bool], list[bool]]:
-    """Return for each rule, a name and its arguments, whether a text follows it, and whether one of its variants does."""
+    """Return for each rule, a name with arguments, whether a text follows it, and whether one of its variants does."""
     strict, loose = [], []
     others = [variant for variant in variants(text) if variant != text]
     for name, arguments in rules:

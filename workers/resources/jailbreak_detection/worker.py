@@ -10,9 +10,15 @@ import math
 from pathlib import Path
 from typing import Any, ClassVar
 
-from gymq.workers.resources.jailbreak_detection.policies import Policy, make_policies, read_policies
+from gymq.workers.resources.jailbreak_detection.policies import (
+    NemotronVerifier,
+    Policy,
+    Rewards,
+    Verifier,
+    make_policies,
+    read_policies,
+)
 from gymq.workers.resources.jailbreak_detection.prompt import FIELDS, SAFETY, TAXONOMY, nemotron_template
-from gymq.workers.resources.jailbreak_detection.verifiers import NemotronVerifier, Rewards, Verifier
 
 import gymq
 from gymq.judge import (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from gymq.workers.resources.equivalence_rule.similarity import ratio
+from gymq.workers.resources.equivalence_rule.worker import ratio
 
 import gymq
 from gymq.processes import ComputeLimits, CpuTimeUsedUp

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gymq.workers.resources.newton_bench.equivalence import LawRule
 from gymq.workers.resources.newton_bench.laws import Module
-from gymq.workers.resources.newton_bench.rules import LawRule
 
 from gymq.errors import GymqError
 from gymq.sandbox import MIB, Limits, Program, Sandbox, SandboxOptions

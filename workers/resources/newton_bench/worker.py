@@ -10,10 +10,9 @@ from typing import Any, Literal, TypeVar
 
 import pydantic
 from gymq.workers.resources.newton_bench.checkout import OTHER_SYSTEMS, Checkout
-from gymq.workers.resources.newton_bench.equivalence import is_equivalent
+from gymq.workers.resources.newton_bench.equivalence import AsMeant, Published, is_equivalent
 from gymq.workers.resources.newton_bench.experiments import experiment_tools
 from gymq.workers.resources.newton_bench.laws import MODULES, Module
-from gymq.workers.resources.newton_bench.rules import AsMeant, Published
 from gymq.workers.resources.newton_bench.submission import (
     NUM_POINTS,
     LawFailed,

@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 import aiohttp
 import pydantic
-from gymq.workers.resources.openenv.imported import ImportedEpisode, imported
-from gymq.workers.resources.openenv.served import ServedEpisode
+from gymq.workers.resources.openenv.imported import ImportedEpisode, ServedEpisode, imported
 
 import gymq
 

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 import pydantic
-from gymq.workers.resources.ruler.rules import substrings, whole_words
 
 import gymq
+from gymq.text import Words, conclusion
 
 # A reply needs any of the references in these, and its share of them in the others.
 ANY_OF = ("qa_1", "qa_2")
@@ -50,3 +50,15 @@ class Ruler(gymq.Resources[RulerRow]):
         reward = float(any(found)) if row.subset in ANY_OF else sum(found) / len(found)
         # A field for each subset, so that its mean is that of its own rows.
         return gymq.Verdict(reward, **({row.subset: reward} if row.subset in SUBSETS else {}))
+
+
+def whole_words(reply: str, references: list[str]) -> list[bool]:
+    """Return for each reference whether it stands by itself behind the thoughts, as a word, a name or a number."""
+    words = Words(conclusion(reply))
+    return [reference in words for reference in references]
+
+
+def substrings(reply: str, references: list[str]) -> list[bool]:
+    """Return for each reference whether the reply has it, also inside words and numbers and in thoughts."""
+    reply = reply.strip().lower()
+    return [reference.lower() in reply for reference in references]

@@ -20,9 +20,8 @@ from gymq.workers.resources.swerl_gen.edits import (
     patch_of,
     path_in_repository,
 )
-from gymq.workers.resources.swerl_gen.grading import REWARDS, Resolution, resolution_of
+from gymq.workers.resources.swerl_gen.grading import AS_MEANT, PUBLISHED, REWARDS, Resolution, resolution_of
 from gymq.workers.resources.swerl_gen.reproduction import new_file_patch, reproduces, script_in
-from gymq.workers.resources.swerl_gen.rules import AS_MEANT, PUBLISHED
 
 import gymq
 from gymq.processes import ComputeLimits, CpuTimeUsedUp

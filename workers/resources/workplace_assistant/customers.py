@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from gymq.workers.resources.workplace_assistant.patterns import Matcher, matching_rows
 from gymq.workers.resources.workplace_assistant.records import (
     PAGE_SIZE,
+    Matcher,
     choices,
     deleted,
     find,
+    matching_rows,
     next_id,
     page_of,
     updated,

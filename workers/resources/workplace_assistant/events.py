@@ -6,13 +6,14 @@ import re
 from typing import Any
 
 from gymq.workers.resources.workplace_assistant.dates import is_time, parse_time
-from gymq.workers.resources.workplace_assistant.patterns import Matcher, matching_rows
 from gymq.workers.resources.workplace_assistant.records import (
     PAGE_SIZE,
+    Matcher,
     choices,
     deleted,
     field_of,
     find,
+    matching_rows,
     next_id,
     page_of,
     updated,

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any
 
 from gymq.workers.resources.workplace_assistant.tables import Row, Table
+
+# Says for each text whether the pattern occurs in it.
+Matcher = Callable[[str, list[str]], Awaitable[list[bool]]]
 
 PAGE_SIZE = 5
 
@@ -75,3 +79,21 @@ def page_of(kind: str, rows: Sequence[Row], page: int, page_size: int) -> dict[s
 def choices(values: Iterable[str]) -> str:
     """Allowed values as a text."""
     return ", ".join(f"'{value}'" for value in values)
+
+
+def matches(pattern: str, texts: list[str]) -> list[bool]:
+    """For each text, whether the pattern occurs in it, in upper or lower case.
+
+    Raises:
+        re.error: the pattern is malformed.
+    """
+    compiled = re.compile(pattern, re.IGNORECASE)
+    return [compiled.search(text) is not None for text in texts]
+
+
+async def matching_rows(rows: Sequence[Row], columns: Sequence[str], pattern: str, matcher: Matcher) -> list[Row]:
+    """Return the rows where the pattern occurs in one of the columns. Cells without a text match nothing."""
+    cells = [(row, row[column]) for row in rows for column in columns if isinstance(row[column], str)]
+    found = await matcher(pattern, [text for _, text in cells])
+    hits = {id(row) for (row, _), hit in zip(cells, found, strict=True) if hit}
+    return [row for row in rows if id(row) in hits]

@@ -4,8 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from gymq.workers.resources.workplace_assistant.patterns import Matcher, matching_rows
-from gymq.workers.resources.workplace_assistant.records import choices, deleted, field_of, find, next_id, updated
+from gymq.workers.resources.workplace_assistant.records import (
+    Matcher,
+    choices,
+    deleted,
+    field_of,
+    find,
+    matching_rows,
+    next_id,
+    updated,
+)
 from gymq.workers.resources.workplace_assistant.tables import TASK_COLUMNS, Row, Tables, Tool
 
 LISTS = ("Backlog", "In Progress", "In Review", "Completed")

@@ -6,8 +6,7 @@ from typing import Any
 
 import psutil
 import pytest
-from gymq.workers.resources.bird_sql.rules import published_query, query_as_written
-from gymq.workers.resources.bird_sql.worker import BirdSql
+from gymq.workers.resources.bird_sql.worker import BirdSql, published_query, query_as_written
 
 import gymq
 from gymq.sandbox import SandboxFailed

@@ -4,8 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from gymq.workers.resources.calendar.schedule import check_schedule, minutes
-from gymq.workers.resources.calendar.worker import Calendar, find_event_list
+from gymq.workers.resources.calendar.worker import Calendar, check_schedule, find_event_list, minutes
 
 import gymq
 from gymq.testing import Harness, prompt, reply

@@ -4,8 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from gymq.workers.resources.equivalence_rule.similarity import normalised, ratio, weighted_ratio
-from gymq.workers.resources.equivalence_rule.worker import EquivalenceRule
+from gymq.workers.resources.equivalence_rule.worker import EquivalenceRule, normalised, ratio, weighted_ratio
 
 import gymq
 from gymq.testing import Harness, prompt, reply

@@ -3,8 +3,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gymq.workers.resources.evalplus.closeness import all_close
-from gymq.workers.resources.evalplus.comparison import passed_tests
+from gymq.workers.resources.evalplus.comparison import all_close, passed_tests
 from gymq.workers.resources.evalplus.tasks import Task
 from gymq.workers.resources.evalplus.worker import EvalPlus, last_python_block
 

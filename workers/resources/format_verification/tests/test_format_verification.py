@@ -4,8 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from gymq.workers.resources.format_verification.formats import check_lines, check_markers
-from gymq.workers.resources.format_verification.worker import FormatVerification
+from gymq.workers.resources.format_verification.worker import FormatVerification, check_lines, check_markers
 
 import gymq
 from gymq.testing import Harness, prompt, reply

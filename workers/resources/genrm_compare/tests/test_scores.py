@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 from gymq.workers.resources.genrm_compare.aggregation import AggregationOptions, Answer, Comparison, density, scores_of
-from gymq.workers.resources.genrm_compare.pairs import all_pairs
+from gymq.workers.resources.genrm_compare.cohorts import all_pairs
 from gymq.workers.resources.genrm_compare.scores import Scores, last_scores, published_scores
 
 NEUTRAL = Scores(3.0, 3.0, 3.5)

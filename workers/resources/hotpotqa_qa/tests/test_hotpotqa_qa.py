@@ -3,10 +3,11 @@
 from typing import Any
 
 import pytest
-from gymq.workers.resources.hotpotqa_qa.rules import has_word, published_has_word
 from gymq.workers.resources.hotpotqa_qa.scores import (
     contains,
     exact_match,
+    has_word,
+    published_has_word,
     spellings_of,
     token_f1,
     unreliable,

@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 from gymq.workers.resources.math_with_judge import equivalence, verifier
 from gymq.workers.resources.math_with_judge.notation import tidy
-from gymq.workers.resources.math_with_judge.rules import as_meant, last_answer
-from gymq.workers.resources.math_with_judge.size import end_of_huge
+from gymq.workers.resources.math_with_judge.rules import as_meant, end_of_huge, last_answer
 from gymq.workers.resources.math_with_judge.worker import Math
 
 import gymq

@@ -3,9 +3,9 @@ import math
 from typing import Any
 
 import pytest
+from gymq.workers.resources.newton_bench.equivalence import AsMeant, Published
 from gymq.workers.resources.newton_bench.formula import compiled
 from gymq.workers.resources.newton_bench.laws import DIFFICULTIES, MODULES, VERSIONS
-from gymq.workers.resources.newton_bench.rules import AsMeant, Published
 from gymq.workers.resources.newton_bench.submission import reward_of, rmsle
 from gymq.workers.resources.newton_bench.worker import NewtonBench
 

@@ -4,9 +4,8 @@ import logging
 from typing import Any
 
 import pytest
-from gymq.workers.resources.ruler2.rules import AsAsked, Published, published_letter
 from gymq.workers.resources.ruler2.texts import last_paragraph, soft_match, text_score, without_documents
-from gymq.workers.resources.ruler2.worker import Ruler2
+from gymq.workers.resources.ruler2.worker import AsAsked, Published, Ruler2, published_letter
 
 import gymq
 from gymq.testing import Harness, prompt, reply

@@ -7,16 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gymq.workers.resources.workplace_assistant import analytics, customers, emails, events, patterns, tasks
-from gymq.workers.resources.workplace_assistant.records import page_of
-from gymq.workers.resources.workplace_assistant.verification import CHANGING
-from gymq.workers.resources.workplace_assistant.worker import READING, SEARCHING
+from gymq.workers.resources.workplace_assistant import analytics, customers, emails, events, tasks
+from gymq.workers.resources.workplace_assistant.records import matches, page_of
+from gymq.workers.resources.workplace_assistant.worker import CHANGING, READING, SEARCHING
 
 NIAMH = "niamh.burke@harbour.example"
 
 
 async def matcher(pattern: str, texts: list[str]) -> list[bool]:
-    return patterns.matches(pattern, texts)
+    return matches(pattern, texts)
 
 
 def ids(page: dict[str, Any], kind: str, column: str) -> list[str]:

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 from gymq.workers.resources.workplace_assistant.tables import load_tables
-from gymq.workers.resources.workplace_assistant.verification import same_outcome
-from gymq.workers.resources.workplace_assistant.worker import WorkplaceAssistant
+from gymq.workers.resources.workplace_assistant.worker import WorkplaceAssistant, same_outcome
 
 import gymq
 from gymq.testing import Harness, HarnessSession, function_call, prompt, reply

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 from gymq.workers.resources.xlam_fc import prepare
-from gymq.workers.resources.xlam_fc.rules import agree_as_published, agree_by_type
-from gymq.workers.resources.xlam_fc.worker import FunctionCalling
+from gymq.workers.resources.xlam_fc.worker import FunctionCalling, agree_as_published, agree_by_type
 
 import gymq
 from gymq.protocol.codec import encode
