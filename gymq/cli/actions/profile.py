@@ -26,8 +26,8 @@ from gymq.errors import UsageError
 from gymq.execution.services.profiler import CHECKPOINT_EVERY_S, last_profile, read_profile
 from gymq.protocol.messages import Outcome, Run
 from gymq.render import counted, listing_console, shown_classes, shown_environments
-from gymq.runs.converted_files import RunExport
 from gymq.runs.older_rewards import older_rewards, older_rewards_here
+from gymq.runs.run_export import RunExport
 from gymq.runs.stored_runs import Runs
 from gymq.stats.files import read_statistics
 from gymq.stats.outcome_feed import add_outcome

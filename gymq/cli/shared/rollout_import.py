@@ -48,8 +48,7 @@ from gymq.protocol.messages import (
     VerifiedRollout,
 )
 from gymq.protocol.tokens import TOKEN_FIELDS
-from gymq.runs.foreign_rollout import name_of
-from gymq.runs.rollout_lines import rollout_lines
+from gymq.runs.rollout_lines import name_of, rollout_lines
 
 _RESPONSE, _REWARD = "response", "reward"
 _OF_RESULT = RESULT_FIELDS | {ATTEMPT_INDEX, POLICY_VERSION}

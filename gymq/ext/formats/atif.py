@@ -8,13 +8,13 @@ from typing import Any
 
 import msgspec
 
+from gymq.ext.foreign.files import Format
+from gymq.ext.foreign.rollout import ForeignError, ForeignRollout, index_or, number, usage_of
 from gymq.protocol.decoding import UNDECODABLE
 from gymq.protocol.messages import VerifiedRollout
 from gymq.responses import Item, as_function, function_call_output
 from gymq.responses.items import new_id, reasoning_item, reasoning_texts
-from gymq.runs.foreign_rollout import ForeignError, ForeignRollout, index_or, number, usage_of
 from gymq.runs.outcome_fields import as_object, own_fields, params_of, prompt_of, row_of
-from gymq.runs.rollout_lines import Format
 
 VERSION = "ATIF-v1.4"
 """The version that is written; it is the first with the tokens of prompts, and all later ones read it."""

@@ -16,6 +16,8 @@ from gymq.cli.shared.cluster import connected, require_run, stored_url
 from gymq.defaults import TokenForm
 from gymq.errors import UsageError
 from gymq.execution.services.profiler import last_profile
+from gymq.ext.foreign.files import formats
+from gymq.ext.formats.converted import ConvertedFile
 from gymq.ext.formats.mlflow import MlflowRun
 from gymq.ext.formats.run_report import RunReport
 from gymq.ext.formats.table import RunTableFile
@@ -25,8 +27,7 @@ from gymq.ext.formats.wandb import WandbRun
 from gymq.protocol.messages import Outcome, Run
 from gymq.redaction import environment_secrets, hide
 from gymq.render import counted
-from gymq.runs.converted_files import ConvertedFile, RunExport
-from gymq.runs.rollout_lines import formats
+from gymq.runs.run_export import RunExport
 from gymq.runs.stored_runs import Runs
 
 PARQUET = ".parquet"

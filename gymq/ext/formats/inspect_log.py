@@ -15,8 +15,8 @@ from typing import IO, Any, cast
 
 import zstandard
 
-from gymq.runs.foreign_rollout import ForeignError, ForeignRollout, number, read_at, split_chat
-from gymq.runs.rollout_lines import Format
+from gymq.ext.foreign.files import Format
+from gymq.ext.foreign.rollout import ForeignError, ForeignRollout, number, read_at, split_chat
 
 _HEADERS = ("header.json", "_journal/start.json")
 _SAMPLES = "samples/"

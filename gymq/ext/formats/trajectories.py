@@ -8,10 +8,10 @@ from typing import Any
 
 from gymq.data.failure_status import StatusError
 from gymq.data.jsonl import JsonlError
+from gymq.ext.formats.converted import ConvertedFile
 from gymq.protocol.messages import Outcome, VerifiedRollout
 from gymq.protocol.tokens import to_json
 from gymq.responses import ResponsesError
-from gymq.runs.converted_files import ConvertedFile
 
 
 class TrajectoryFile(ConvertedFile):

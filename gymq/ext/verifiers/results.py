@@ -7,10 +7,8 @@ from typing import Any
 
 import msgspec
 
-from gymq.protocol.decoding import UNDECODABLE
-from gymq.protocol.messages import VerifiedRollout
-from gymq.responses import Item, responses_to_chat
-from gymq.runs.foreign_rollout import (
+from gymq.ext.foreign.files import Format
+from gymq.ext.foreign.rollout import (
     ForeignError,
     ForeignRollout,
     index_or,
@@ -19,8 +17,10 @@ from gymq.runs.foreign_rollout import (
     split_chat,
     usage_of,
 )
+from gymq.protocol.decoding import UNDECODABLE
+from gymq.protocol.messages import VerifiedRollout
+from gymq.responses import Item, responses_to_chat
 from gymq.runs.outcome_fields import as_object, own_fields, params_of, prompt_of, row_of
-from gymq.runs.rollout_lines import Format
 
 _OF_THE_RESULT = frozenset({"prompt", "completion", "reward", "example_id", "id", "error", "token_usage", "tool_defs"})
 _OF_THE_TASK = frozenset({"answer", "info", "task", "question"})

@@ -16,13 +16,13 @@ from typing import Any
 from gymq.data.records import Record
 from gymq.data.rows import AGENT_REF, PARAMS, ROLLOUT_INDEX, TASK_INDEX
 from gymq.data.trainer_results import result_fields
+from gymq.ext.foreign.files import Format
+from gymq.ext.foreign.rollout import ForeignError, ForeignRollout, index_or, number, split_chat
 from gymq.ext.verifiers.messages import chat_message, is_models, message, turns
 from gymq.protocol.messages import VerifiedRollout
 from gymq.protocol.tokens import GENERATION_FIELD
 from gymq.responses.items import is_truncated
-from gymq.runs.foreign_rollout import ForeignError, ForeignRollout, index_or, number, split_chat
 from gymq.runs.outcome_fields import as_object, params_of, prompt_of
-from gymq.runs.rollout_lines import Format
 
 Row = dict[str, Any]
 

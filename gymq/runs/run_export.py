@@ -31,8 +31,8 @@ class RunExport:
 
     def __enter__(self) -> Self:
         with ExitStack() as opened:
-            self._results = opened.enter_context(_whole(self.files.output))
-            self._rows = opened.enter_context(_whole(self.files.materialised))
+            self._results = opened.enter_context(whole_file(self.files.output))
+            self._rows = opened.enter_context(whole_file(self.files.materialised))
             self._known = opened.enter_context(DoneRollouts())
             self._opened = opened.pop_all()
         return self
@@ -59,41 +59,8 @@ class RunExport:
             self._results.write(output_row(msgspec.structs.replace(outcome, row=row), self._token_ids) + b"\n")
 
 
-class ConvertedFile:
-    """A file with a JSON object a line, of the rollouts that have a form of its kind. Use it as a context manager.
-
-    It is there once all of them are in it.
-
-    Attributes:
-        num_written: objects so far.
-        num_left_out: rollouts that have no form of this kind.
-    """
-
-    def __init__(self, output: Path) -> None:
-        self.num_written = self.num_left_out = 0
-        self._whole = _whole(output)
-
-    def __enter__(self) -> Self:
-        self._file = self._whole.__enter__()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._whole.__exit__(kind, error, traceback)
-
-    def add(self, outcome: Outcome) -> None:
-        """Add an outcome; what is not written of it depends on the form."""
-        raise NotImplementedError
-
-    def _put(self, made: bytes) -> None:
-        """Write an object as a line."""
-        self._file.write(made + b"\n")
-        self.num_written += 1
-
-
 @contextmanager
-def _whole(path: Path) -> Iterator[IO[bytes]]:
+def whole_file(path: Path) -> Iterator[IO[bytes]]:
     """Open a file that is there once the block has ended without an exception.
 
     Raises:

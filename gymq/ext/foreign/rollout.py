@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,8 +23,7 @@ from gymq.data.rows import (
 from gymq.errors import GymqError
 from gymq.protocol.messages import FailureClass, Stage
 from gymq.responses import Item, ResponsesError, chat_messages_to_items, response_without_model
-
-_NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9_-]")
+from gymq.runs.rollout_lines import name_of
 
 
 class ForeignError(GymqError, ValueError):
@@ -93,11 +91,6 @@ class ForeignRollout:
         fields[ROLLOUT_INDEX] = self.rollout_index
         fields[AGENT_REF] = {"name": name_of(self.agent)}
         return msgspec.json.encode(fields) + b"\n"
-
-
-def name_of(text: str) -> str:
-    """Return a text as the name of an agent or a run."""
-    return _NOT_IN_NAMES.sub("-", text)[:64] or "unknown"
 
 
 def number(value: object) -> float | None:
