@@ -15,6 +15,9 @@ from gymq.testing import prompt, reply
 from gymq.testing.agent_harness import AgentHarness
 from tests.agents.crashes import with_a_crash
 from tests.support.world import World, new_client
+from tests.support.worlds import empty_world as empty_world
+from tests.support.worlds import quick as quick
+from tests.support.worlds import world as world
 
 pytest.importorskip("mcp", reason='mcp is not installed: pip install "gymq[mcp]"')
 
