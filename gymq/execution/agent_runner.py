@@ -7,7 +7,7 @@ import logging
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gymq.agent import Agent, Caller
 from gymq.authoring import current_call
@@ -26,9 +26,6 @@ from gymq.execution.attempts import COMMON, Attempts, Settled, failure_of
 from gymq.execution.journal import Fenced, Journal
 from gymq.failures import RolloutError
 from gymq.protocol.messages import BadMessage, FailureClass, Outcome, Stage, Task, VerifiedRollout
-
-if TYPE_CHECKING:
-    from opentelemetry.trace import Span
 
 log = logging.getLogger("gymq.agent")
 
@@ -151,7 +148,9 @@ class AgentRunner:
         await delivery.ack()
 
     @asynccontextmanager
-    async def _at_work(self, task: Task, delivery: Delivery) -> AsyncIterator[tuple[Suspect | None, Span | None]]:
+    async def _at_work(
+        self, task: Task, delivery: Delivery
+    ) -> AsyncIterator[tuple[Suspect | None, tracing.Span | None]]:
         """Give a task its place in this process: in the trace, among the tasks in flight, alone if it is a suspect.
 
         Yields:
