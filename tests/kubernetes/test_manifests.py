@@ -14,7 +14,6 @@ import yaml
 from gymq.cluster.server.process import find_binary
 from gymq.cluster.server.roles import OPERATOR, SERVICES
 from gymq.config import load
-from gymq.ext.nemo_gym.settings import settings_of
 from gymq.protocol.instances import ROLE_OF
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "kubernetes"
@@ -148,14 +147,6 @@ def test_the_server_takes_its_configuration(made: Path, tmp_path: Path) -> None:
     assert checked.returncode == 0, checked.stderr
 
 
-def test_the_key_of_the_bridge_is_one_that_it_takes_and_is_kept(made: Path) -> None:
-    key = (made / "auth" / "bridge.key").read_text()
-    settings_of({"bridge": {"api_key": key}})
-    assert key == key.strip()
-    assert len(key) >= 32
-    assert (made / "auth" / "bridge.key").stat().st_mode & 0o077 == 0
-
-
 def test_servers_know_each_other_by_a_password(made: Path) -> None:
     routes = (made / "auth" / "routes.conf").read_text()
     (password,) = set(re.findall(r'password: "([\w-]{32,})"', routes))
@@ -170,19 +161,6 @@ def policies_of(app: str, direction: str) -> list[dict[str, Any]]:
         if found["spec"]["podSelector"].get("matchLabels", {"app": app}) == {"app": app}
         and direction in found["spec"]["policyTypes"]
     ]
-
-
-def test_the_bridge_has_a_key_that_is_in_no_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    (container,) = PODS["bridge"]["containers"]
-    (key,) = [entry for entry in container["env"] if "valueFrom" in entry]
-    reference = key["valueFrom"]["secretKeyRef"]
-    files = {secret["name"]: secret["files"] for secret in KUSTOMIZATION["secretGenerator"]}
-    assert files[reference["name"]] == [f"auth/{reference['key']}"]
-    monkeypatch.setenv(key["name"], "what-the-secret-holds-here")
-    overrides = [argument for argument in container["args"] if argument.startswith("++")]
-    settings = settings_of(load([BASE / "config.yaml"], overrides).tree)
-    assert settings.api_key is not None
-    assert settings.api_key.get_secret_value() == "what-the-secret-holds-here"
 
 
 @pytest.mark.parametrize("name", PODS)

@@ -16,7 +16,6 @@ from gymq.bus.weights import PushError, announce, push
 from gymq.cli.weights import announce as announce_in_cluster
 from gymq.data.materialise import MaterialiseOptions
 from gymq.errors import UsageError
-from gymq.ext.trainers.adapting import Steps
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.options import CollectOptions
 from gymq.runs.collection.plan import RunPlan
@@ -320,9 +319,3 @@ async def test_a_trainer_that_goes_back_gives_its_engines_older_weights_as_a_new
         (sample,) = await samples_of(pool.training, rows_of(pool, 1), max_staleness=0)
         assert sample.policy_versions == [version]
     assert len([outcome async for outcome in pool.training.stored()]) == 2  # the first one is of that version again
-
-
-async def test_an_adapter_announces_no_steps_where_engines_name_their_weights(pool: Pool) -> None:
-    steps = Steps({"max_staleness": 1})
-    await steps.begin(pool.training, 5)
-    assert pool.training.policy_version is None

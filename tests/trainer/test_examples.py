@@ -8,14 +8,8 @@ import pytest
 
 from gymq.data.jsonl import JsonlError
 from gymq.data.rows import RowError
-from gymq.ext.trainers.art import trajectory_group
-from gymq.ext.trainers.nemo_rl import NemoGym
-from gymq.ext.trainers.nemo_rl.logs import failure
-from gymq.ext.trainers.skyrl import GymqGenerator
-from gymq.ext.trainers.trl import TRLRollouts
-from gymq.ext.verifiers.episodes import failed_episode
 from gymq.trainer import TrainerError, TrainingRun, read_rows
-from gymq.trainer.examples import called, place_of, row_of_text
+from gymq.trainer.examples import place_of, row_of_text
 from tests.support.world import World
 
 FAILS: dict[str, Any] = {"verdict": {"fails": {"class": "invalid_task"}}}
@@ -39,22 +33,6 @@ async def test_a_group_that_failed_names_its_row(
     with pytest.raises(TrainerError) as raised:
         [group async for group in training.run_rollouts(numbered, on_failed_group="raise")]
     assert str(raised.value) == f"task 1 ({place}) has 0 of 1 samples: as the row asks"
-    (group,) = [group async for group in training.run_rollouts(numbered[1:])]
-    assert trajectory_group(group, "policy")["exceptions"][0]["message"] == f"the row ({place}): as the row asks"
-    assert failed_episode({}, group)["errors"][0]["message"] == f"the row ({place}): as the row asks"
-    assert f"row 7 ({place}): as the row asks" in str(failure(called("row 7", group.example), group.failures[0]))
-
-
-async def test_a_generator_of_skyrl_names_the_rows_of_its_batch(
-    training: TrainingRun, rows: list[dict[str, Any]], tmp_path: Path
-) -> None:
-    asked: dict[str, Any] = {"prompts": [[]], "env_extras": [{"row": json.dumps(rows[1])}]}
-    with pytest.raises(TrainerError, match=r"rows\.jsonl:2, 'say never'\) has 0 of 1 samples"):
-        await GymqGenerator(training).generate(asked)
-    del rows[1]["responses_create_params"]
-    asked["env_extras"] = [{"row": json.dumps(rows[1])}]
-    with pytest.raises(TrainerError, match=r"^env_extras\[0\] \(.*rows\.jsonl:2\): .*the row has no prompt"):
-        await GymqGenerator(training).generate(asked)
 
 
 async def test_a_row_of_a_file_that_moved_is_still_the_same(
@@ -73,17 +51,6 @@ def test_rows_that_cannot_be_used_are_named_before_anything_is_asked_for(
     del rows[1]["agent_ref"]
     with pytest.raises(RowError, match=r"^examples:2 \(.*rows\.jsonl:2, 'say never'\): the row names no agent"):
         training.run_rollouts([{**row, "_ng_task_index": at} for at, row in enumerate(rows)])
-    rows[1]["_ng_source"] = "other.jsonl:5"
-    rows[1]["responses_create_params"] = rows[0]["responses_create_params"]
-    with pytest.raises(TrainerError, match=r"^a row \(.*rows\.jsonl:1, 'say one'\) and another \(other\.jsonl:5, 'say"):
-        TRLRollouts(None, rows)  # type: ignore[arg-type]
-
-
-async def test_nemo_rl_is_told_which_row_has_no_agent(rows: list[dict[str, Any]]) -> None:
-    actor = NemoGym({"model_name": "m", "base_urls": []})
-    row = {**rows[0], "agent_ref": None, "task_source": "nobody", "_rowidx": 3}
-    with pytest.raises(TrainerError, match=r"^row 3 \(.*rows\.jsonl:1, 'say one'\): `task_source` 'nobody'"):
-        actor._agent_of(row)
 
 
 def test_a_row_that_cannot_be_used_is_refused_with_its_place() -> None:

@@ -6,7 +6,6 @@ import pytest
 
 from gymq.bus import Bus
 from gymq.bus.queue.steering import read_steering
-from gymq.ext.trainers.nemo_rl import NemoGym
 from gymq.protocol.messages import Priority
 from gymq.trainer import TrainerError, TrainingRun
 from gymq.trainer.groups import Group
@@ -49,23 +48,6 @@ async def test_a_paused_run_begins_nothing_until_another_trainer_resumes_it(
     assert [group.rewards for group in again] == [[1.0]] * 3
     assert [group.rewards for group in await waiting_late] == [[1.0]] * 2
     await restarted.close()
-
-
-async def test_what_a_killed_trainer_left_in_the_queue_is_cancelled_if_it_is_not_asked_for_again(
-    training: TrainingRun, world: World, examples: Examples
-) -> None:
-    await training.pause()
-    killed = collecting(training, examples(3))
-    await until_answer(world.queued, lambda queued: queued == 3)
-    killed.cancel()
-    joined = {"gymq": {"nats": world.url, "run": training.run}}
-    actor = NemoGym({"model_name": "policy", "base_urls": [], "initial_global_config_dict": joined})
-    await actor._spinup()
-    await training.resume()
-    await until_answer(world.queued, lambda queued: queued == 0)
-    assert not world.engine.requests
-    assert [group.rewards async for group in training.run_rollouts(examples(1, first=3))] == [[1.0]]
-    await actor.shutdown()
 
 
 async def test_what_is_retuned_is_stored_and_the_rest_stays(training: TrainingRun, bus: Bus) -> None:

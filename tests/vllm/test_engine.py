@@ -17,11 +17,10 @@ from gymq.workers.models.local_vllm_model.worker import LocalVLLMModel
 import gymq
 from gymq import responses
 from gymq.errors import GymqError
-from gymq.ext.policy_check.battery import ADD
 from gymq.model import ModelMemory
 from tests.support.waiting import until
 
-from .tiny_policy import MAX_MODEL_LEN, asked, engine_of, options
+from .tiny_policy import ADD, MAX_MODEL_LEN, asked, engine_of, options
 
 pytestmark = [pytest.mark.vllm, pytest.mark.asyncio(loop_scope="session")]
 

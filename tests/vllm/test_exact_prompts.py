@@ -13,12 +13,11 @@ from gymq.workers.models.vllm_model.worker import VLLMModel
 
 import gymq
 from gymq import responses
-from gymq.ext.policy_check.battery import ADD
 from gymq.model import ModelMemory
 from tests.support.compatibility import record
 
 from .mock_engine import CALL, LOG_PROB, MockEngine
-from .tiny_policy import POLICY, asked
+from .tiny_policy import ADD, POLICY, asked
 
 pytestmark = [pytest.mark.vllm, pytest.mark.asyncio(loop_scope="session")]
 

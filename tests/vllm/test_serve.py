@@ -16,13 +16,12 @@ from gymq.workers.models.vllm_model.worker import VLLMModel
 
 import gymq
 from gymq import responses
-from gymq.ext.policy_check.battery import ADD
 from gymq.model import ModelMemory
 from tests.support.compatibility import record
 from tests.support.waiting import until
 
 from .served import SERVED, START_S, Served, serving
-from .tiny_policy import POLICY, asked
+from .tiny_policy import ADD, POLICY, asked
 
 pytestmark = [pytest.mark.vllm, pytest.mark.asyncio(loop_scope="session"), pytest.mark.timeout(START_S + 300.0)]
 

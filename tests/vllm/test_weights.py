@@ -16,10 +16,9 @@ from gymq.workers.models.local_vllm_model.worker import LocalVLLMModel
 
 import gymq
 from gymq.defaults import WeightsMode
-from gymq.ext.policy_check.battery import ADD
 from tests.support.waiting import until
 
-from .tiny_policy import POLICY, QUESTION, WEIGHTS_FILE, asked, certainty, engine_of, mute
+from .tiny_policy import ADD, POLICY, QUESTION, WEIGHTS_FILE, asked, certainty, engine_of, mute
 
 pytestmark = [pytest.mark.vllm, pytest.mark.asyncio(loop_scope="session")]
 

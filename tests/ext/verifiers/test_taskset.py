@@ -12,13 +12,11 @@ from typing import Any
 import pytest
 
 from gymq.data.rows import RowError
-from gymq.ext.gateway import Gateway
 from gymq.ext.verifiers.traces import EPISODES
 from gymq.protocol.tokens import to_json
 from gymq.runs.rollout_lines import rollout_lines
 from gymq.testing import function_call, reply
 from gymq.trainer.groups import TrainerError
-from tests.ext.formats.test_foreign import rollout
 from tests.support.compatibility import record
 
 Row = dict[str, Any]
@@ -62,7 +60,8 @@ async def adds(params: Row) -> Row:
 async def evaluated(folder: Path, rows: list[Row], answer: Callable[[Row], Awaitable[Row]], *options: str) -> list[Row]:
     """The episodes that `vf-eval` stores."""
     (folder / "rows.jsonl").write_text("".join(json.dumps(one) + "\n" for one in rows))
-    async with Gateway() as gateway, gateway.admit("policy", answer) as admission:
+    gateways = pytest.importorskip("gymq.ext.gateway")
+    async with gateways.Gateway() as gateway, gateway.admit("policy", answer) as admission:
         process = await asyncio.create_subprocess_exec(
             str(Path(sys.executable).with_name("vf-eval")),
             *("gymq_env", "--env.taskset.rows", "rows.jsonl", "--env.taskset.environment", COUNTER),
@@ -150,6 +149,7 @@ def test_an_exported_run_is_read_by_verifiers_itself(tmp_path: Path) -> None:
     from verifiers.v1.trace import Trace
     from verifiers.v1.utils.trace_store import read_episodes
 
+    rollout = pytest.importorskip("tests.ext.formats.test_foreign").rollout
     assert EPISODES.write is not None
     (tmp_path / "traces.jsonl").write_bytes(to_json(EPISODES.write(rollout(2, 0, 0.5))) + b"\n")
     (episode,) = read_episodes(tmp_path, Trace[WireTaskData, State, WireAgentConfig])
