@@ -43,11 +43,6 @@ async def test_a_program_cannot_ignore_its_end(sandbox: LocalSandbox):
     assert (await run_python(sandbox, code, Limits(time_s=1.0))).limit == "time"
 
 
-async def test_computing_is_limited_beside_the_clock(sandbox: LocalSandbox):
-    finished = await run_python(sandbox, "while True: pass", Limits(time_s=1.0))
-    assert finished.limit == "time"
-
-
 async def test_sleeping_does_not_help(sandbox: LocalSandbox):
     assert (await run_python(sandbox, "import time; time.sleep(1000)", Limits(time_s=1.0))).limit == "time"
 

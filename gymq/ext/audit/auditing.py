@@ -41,7 +41,7 @@ async def audit(
 
     Args:
         environment: name, folder, file or configuration of a resources worker, or `module:Class`.
-        only: names of checks and replies; by default all of `gymq.testing.report.CHECKS`.
+        only: names of checks and replies; by default all of `gymq.ext.audit.report.CHECKS`.
         config: the configuration with the worker's options; by default the config.yaml in its folder.
         options: options to use instead.
         on_check: called with the outcome of each check.

@@ -82,7 +82,7 @@ class Checks:
         """Run one check.
 
         Args:
-            name: one of `gymq.testing.report.CHECKS`.
+            name: one of `gymq.ext.audit.report.CHECKS`.
 
         Raises:
             UsageError: it cannot be decided.

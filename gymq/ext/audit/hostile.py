@@ -63,7 +63,7 @@ def hostile_replies(name: str, gold: GoldRow) -> Iterator[tuple[str, dict[str, A
     """Make the replies of one name for a row.
 
     Args:
-        name: one of `gymq.testing.report.REPLIES`; repeated texts are made by `repeated`.
+        name: one of `gymq.ext.audit.report.REPLIES`; repeated texts are made by `repeated`.
 
     Yields:
         A short description, and a Responses object or actions to play in a session.

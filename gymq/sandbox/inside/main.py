@@ -9,7 +9,6 @@ end, and also when the owner dies. On it the owner of a session says when a step
 
 from __future__ import annotations
 
-import fcntl
 import marshal
 import os
 import sys
@@ -20,7 +19,7 @@ from .spec import Spec
 
 
 def main() -> None:
-    spec_fd, lifeline_fd, report_fd, *group_fds = _low(list(map(int, sys.argv[2:])))
+    spec_fd, lifeline_fd, report_fd, *group_fds = map(int, sys.argv[2:])
     with open(spec_fd, "rb") as file:
         spec = Spec(marshal.load(file))
     try:
@@ -35,21 +34,3 @@ def main() -> None:
     except (OSError, ValueError, MemoryError) as error:
         report = f"failed {type(error).__name__}: {error}"
     os.write(report_fd, report.encode())
-
-
-def _low(given: list[int]) -> list[int]:
-    """Move the given files to the lowest numbers after the standard streams, and close all others.
-
-    They arrive with the numbers that they had in the owner, which may have thousands.
-    """
-    low = list(range(3, 3 + len(given)))
-    kept = [fcntl.fcntl(fd, fcntl.F_DUPFD, low[-1] + 1) for fd in given]
-    for fd, number in zip(kept, low, strict=True):
-        os.dup2(fd, number, inheritable=False)
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) > low[-1]:
-            try:
-                os.close(int(name))
-            except OSError:  # the one by which they were listed
-                continue
-    return low

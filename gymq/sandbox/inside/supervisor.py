@@ -93,8 +93,7 @@ def _become_program(spec: Spec, uid: int | None, group: ProgramGroup | None, wri
             group.enter()
         os.setsid()  # for the scheduler a group of its own, too
         os.nice(5)  # those who wait for programs come first
-        os.closerange(3, writer)
-        os.closerange(writer + 1, 64)  # `main` has left none behind that
+        _close_all_but(writer)
         _set_limits(spec)
         _limit(resource.RLIMIT_NOFILE, 256)
         if group is None:
@@ -120,6 +119,19 @@ def _become_program(spec: Spec, uid: int | None, group: ProgramGroup | None, wri
     except BaseException as error:
         os.write(writer, f"{spec.argv[0]}: {error}".encode()[:4000])
     os._exit(1)
+
+
+def _close_all_but(kept: int) -> None:
+    """Close all files but one and the standard streams.
+
+    They have the numbers that they had in the owner, which may have thousands.
+    """
+    for name in os.listdir("/proc/self/fd"):
+        if int(name) > 2 and int(name) != kept:
+            try:
+                os.close(int(name))
+            except OSError:  # the one by which they were listed
+                continue
 
 
 def _execute(argv: list[str], env: dict[str, str]) -> NoReturn:
