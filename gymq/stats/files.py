@@ -25,9 +25,10 @@ from gymq.data.rows import (
 )
 from gymq.data.run_files import ReportFiles, RunFiles
 from gymq.defaults import PASS_THRESHOLD
+from gymq.errors import UsageError
 from gymq.responses.items import is_truncated
 from gymq.stats.outcome_feed import numbers_of
-from gymq.stats.report import InputRow, Key, ReportError, ReportStream, ResultRow, result_row
+from gymq.stats.report import InputRow, Key, ReportStream, ResultRow, result_row
 from gymq.stats.running import ProfileSnapshot, RunningProfile
 
 _SCALAR_STARTS = b"-0123456789tfn"
@@ -94,8 +95,9 @@ def read_statistics(
         allow_partial: whether rows may lack a result in the report.
 
     Raises:
-        RowError, JsonlError: a line cannot be read, or a result has no agent.
-        ReportError: rows and results do not belong together, see `gymq.stats.report.report`.
+        RowError, JsonlError: a line cannot be read, a result has no agent, or rows and results do not belong together,
+            see `gymq.stats.report.report`.
+        UsageError: the report cannot be written.
     """
     profile, truncated = RunningProfile(pass_threshold), 0
     with TaskCounts() as counts, _SortedLines() as inputs, _SortedLines() as results:
@@ -105,7 +107,7 @@ def read_statistics(
             result, fields, entry = _read_result(where, line, for_report=report is not None)
             key = (result.task_index, result.rollout_index)
             if entry is not None and not results.add(key, "", _encode(entry)):
-                raise ReportError(f"{where}: there is more than one result of rollout {key}")
+                raise RowError(f"{where}: there is more than one result of rollout {key}")
             truncated += is_truncated(msgspec.structs.asdict(result.response))
             profile.add(
                 pooled or (result.agent_ref.name if result.agent_ref else _agent(inputs, key, where)),
@@ -180,7 +182,7 @@ def _read_rows(path: Path, counts: TaskCounts, inputs: _SortedLines, *, with_tex
     for row in read_rows(JsonlFile(path)):
         key = (row.task_index, row.rollout_index)
         if not inputs.add(key, row.agent, row.json if with_text else b""):
-            raise ReportError(f"{path}:{row.line_number}: there is more than one row of rollout {key}")
+            raise RowError(f"{path}:{row.line_number}: there is more than one row of rollout {key}")
         counts.add(row.task_index)
 
 
@@ -192,7 +194,7 @@ def _read_result(where: str, line: bytes, *, for_report: bool) -> tuple[_ResultR
         entry = result_row(fields | _response(raw)) if for_report else None
     except msgspec.ValidationError as error:
         raise RowError(f"{where}: a field cannot be read: {error}") from None
-    except (JsonlError, ReportError) as error:
+    except (JsonlError, RowError) as error:
         raise RowError(f"{where}: {error}") from None
     return _decoded(_decode_result, where, line), fields, entry
 
@@ -246,4 +248,4 @@ def _write_report(
             agents_file.write(_encode(stream.agents()) + b"\n")
             statistics_file.write(_encode(snapshot) + b"\n")
     except OSError as error:
-        raise ReportError(f"{', '.join(map(str, report))} cannot be written: {error.strerror or error}") from None
+        raise UsageError(f"{', '.join(map(str, report))} cannot be written: {error.strerror or error}") from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from statistics import NormalDist, fmean, stdev
+from statistics import NormalDist
 
 import msgspec
 
@@ -116,12 +116,10 @@ def paired_difference(differences: Sequence[float]) -> Estimate | None:
     Returns:
         None if there are no tasks.
     """
-    if not differences:
-        return None
-    num_tasks = len(differences)
-    mean = fmean(differences)
-    std_error = stdev(differences) / math.sqrt(num_tasks) if num_tasks > 1 else 0.0
-    return Estimate(mean, mean_interval(mean, std_error, num_tasks), num_tasks)
+    means = TaskMeans()
+    for difference in differences:
+        means.add(difference)
+    return means.estimate()
 
 
 @lru_cache(maxsize=4096)

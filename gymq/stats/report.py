@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import merge
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from gymq.data.rows import AGENT_REF, FAILURE_CLASS, MAX_INDEX, ROLLOUT_INDEX, TASK_INDEX
-from gymq.errors import GymqError
+from gymq.data.rows import AGENT_REF, FAILURE_CLASS, MAX_INDEX, ROLLOUT_INDEX, TASK_INDEX, RowError
 from gymq.stats.field_totals import FieldTotals, numeric_fields
 from gymq.stats.sums import is_usable
 
@@ -15,10 +15,6 @@ KEYS_SHOWN = 10
 """Rollouts that are named in an error about missing rows or results."""
 
 Key = tuple[int, int]
-
-
-class ReportError(GymqError, ValueError):
-    """No report can be made of rows and results. The text names the rollout."""
 
 
 class InputRow(NamedTuple):
@@ -55,7 +51,7 @@ def report(
         allow_partial: whether rows may lack a result; tasks without any result are then left out.
 
     Raises:
-        ReportError: a row or result occurs twice or has invalid indices, a result has no row, or a row no result.
+        RowError: a row or result occurs twice or has invalid indices, a result has no row, or a row no result.
     """
     stream = ReportStream(allow_partial=allow_partial)
     by_key = sorted((input_row(row) for row in rows), key=_key), sorted((result_row(row) for row in results), key=_key)
@@ -78,7 +74,7 @@ def aggregate(verify_responses: Sequence[Mapping[str, Any]]) -> Aggregate:
         verify_responses: answers with indices; those without `response` have no token usage.
 
     Raises:
-        ReportError: as `report`.
+        RowError: as `report`.
     """
     if not verify_responses:
         return Aggregate([], {}, {})
@@ -102,61 +98,40 @@ class ReportStream:
         """Yield the statistics of each task that has a result; discard them if an error is raised at the end.
 
         Raises:
-            ReportError: as `report`; or rows or results are not in the order of their keys.
+            RowError: as `report`.
         """
-        results_by_task = groupby(_ascending(results, "result"), _task_index)
-        waiting = next(results_by_task, None)
-        for task_index, of_task in groupby(_ascending(rows, "row"), _task_index):
-            expected = {row.key: row for row in of_task}
-            self._num_rows += len(expected)
-            while waiting is not None and waiting[0] < task_index:
-                self._strangers(waiting[1])
-                waiting = next(results_by_task, None)
+        entries = merge(_distinct(rows, "row"), _distinct(results, "result"), key=_key)  # a row before its result
+        for task_index, of_task in groupby(entries, _task_index):
+            expected: dict[Key, InputRow] = {}
             found: list[ResultRow] = []
-            if waiting is not None and waiting[0] == task_index:
-                found = self._matched(expected, waiting[1])
-                waiting = next(results_by_task, None)
-            self._note_missing(expected, found)
+            for entry in of_task:
+                if isinstance(entry, InputRow):
+                    expected[entry.key] = entry
+                elif entry.key in expected:
+                    found.append(entry)
+                else:
+                    self._without_row.note(entry.key)
+            self._num_rows += len(expected)
+            have = {result.key for result in found}
+            for key in expected:
+                if key not in have:
+                    self._without_result.note(key)
             if found:
                 yield self._group(task_index, expected, found)
-        while waiting is not None:
-            self._strangers(waiting[1])
-            waiting = next(results_by_task, None)
         self._refuse_unmatched()
 
     def agents(self) -> list[dict[str, Any]]:
         """Return the statistics of each agent, by name. Call it after all groups have been taken."""
         return [{**group.statistics(), AGENT_REF: {"name": name}} for name, group in sorted(self._agents.items())]
 
-    def _matched(self, expected: Mapping[Key, InputRow], results: Iterator[ResultRow]) -> list[ResultRow]:
-        found = []
-        for result in results:
-            row = expected.get(result.key)
-            if row is None:
-                self._without_row.note(result.key)
-                continue
-            found.append(result)
-            self._agents.setdefault(row.agent, _Group()).add(result.numbers)
-        return found
-
-    def _strangers(self, results: Iterator[ResultRow]) -> None:
-        for result in results:
-            self._without_row.note(result.key)
-
-    def _note_missing(self, expected: Mapping[Key, InputRow], found: Sequence[ResultRow]) -> None:
-        have = {result.key for result in found}
-        for key in expected:
-            if key not in have:
-                self._without_result.note(key)
-
     def _refuse_unmatched(self) -> None:
         if self._without_row.count:
-            raise ReportError(
+            raise RowError(
                 f"{self._without_row.count} results belong to no materialised row: rollouts {self._without_row}; "
                 "are rows and results from the same run?"
             )
         if self._without_result.count and not self._allow_partial:
-            raise ReportError(
+            raise RowError(
                 f"{self._without_result.count} of {self._num_rows} materialised rows have no result: rollouts "
                 f"{self._without_result}; allow a partial profile to leave them out"
             )
@@ -165,6 +140,7 @@ class ReportStream:
         group = _Group()
         for result in found:
             group.add(result.numbers)
+            self._agents.setdefault(expected[result.key].agent, _Group()).add(result.numbers)
         sample = expected[found[0].key].fields
         return {
             TASK_INDEX: task_index,
@@ -182,13 +158,13 @@ def input_row(row: Mapping[str, Any]) -> InputRow:
     """Return the part of a materialised row that the report needs.
 
     Raises:
-        ReportError: it has no usable indices, or no agent.
+        RowError: it has no usable indices, or no agent.
     """
     key = row_key(row)
     reference = row.get(AGENT_REF)
     name = reference.get("name") if isinstance(reference, Mapping) else None
     if not isinstance(name, str):
-        raise ReportError(f"the row of rollout {key} names no agent: it needs `{AGENT_REF}` with a `name`")
+        raise RowError(f"the row of rollout {key} names no agent: it needs `{AGENT_REF}` with a `name`")
     return InputRow(key, name, row)
 
 
@@ -196,22 +172,22 @@ def result_row(result: Mapping[str, Any]) -> ResultRow:
     """Return the part of a result that the report needs.
 
     Raises:
-        ReportError: it is a failure, it has no usable indices or no response, or its reward is too large.
+        RowError: it is a failure, it has no usable indices or no response, or its reward is too large.
     """
     key = row_key(result)
     if result.get(FAILURE_CLASS) is not None:
-        raise ReportError(
+        raise RowError(
             f"the result of rollout {key} is a failure ({result[FAILURE_CLASS]}) without a reward; "
             "failures do not belong among the results"
         )
     response = result.get("response")
     usage = (response.get("usage") or {}) if isinstance(response, Mapping) else None
     if not isinstance(usage, Mapping):
-        raise ReportError(f"the result of rollout {key} has no `response` object with a `usage` object or none")
+        raise RowError(f"the result of rollout {key} has no `response` object with a `usage` object or none")
     reward = result.get("reward")
     if isinstance(reward, int | float) and reward == reward and not is_usable(reward):
         shown = f"{reward:.6g}" if isinstance(reward, float) else "an integer"
-        raise ReportError(f"the result of rollout {key}: `reward` is {shown}, too large for statistics")
+        raise RowError(f"the result of rollout {key}: `reward` is {shown}, too large for statistics")
     info = {
         "rollout_id": f"{key[0]}:{key[1]}",
         TASK_INDEX: result.get(TASK_INDEX),
@@ -228,12 +204,12 @@ def row_key(row: Mapping[str, Any]) -> Key:
     """Return task and rollout index of a row or result.
 
     Raises:
-        ReportError: an index is missing, or not a whole number from 0 to `MAX_INDEX`.
+        RowError: an index is missing, or not a whole number from 0 to `MAX_INDEX`.
     """
     indices = row.get(TASK_INDEX), row.get(ROLLOUT_INDEX)
     for name, index in zip((TASK_INDEX, ROLLOUT_INDEX), indices, strict=True):
         if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index <= MAX_INDEX:
-            raise ReportError(f"`{name}` of a row or result must be an integer of at least 0, not {index!r}")
+            raise RowError(f"`{name}` of a row or result must be an integer of at least 0, not {index!r}")
     return indices  # type: ignore[return-value]
 
 
@@ -281,13 +257,11 @@ class _Unmatched:
         return shown if self.count <= KEYS_SHOWN else f"{shown}, …"
 
 
-def _ascending(entries: Iterable[Any], what: str) -> Iterator[Any]:
-    last: Key = (-1, -1)
+def _distinct(entries: Iterable[Any], what: str) -> Iterator[Any]:
+    last: Key | None = None
     for entry in entries:
         if entry.key == last:
-            raise ReportError(f"there is more than one {what} of rollout {last}")
-        if entry.key < last:
-            raise ReportError(f"the {what} of rollout {entry.key} comes after that of {last}: they are not sorted")
+            raise RowError(f"there is more than one {what} of rollout {last}")
         last = entry.key
         yield entry
 

@@ -2,7 +2,8 @@ from typing import Any
 
 import pytest
 
-from gymq.stats.report import ReportError, aggregate
+from gymq.data.rows import RowError
+from gymq.stats.report import aggregate
 
 
 def response(task: int, rollout: int, **members: Any) -> dict[str, Any]:
@@ -25,5 +26,5 @@ def test_nothing_has_no_metrics() -> None:
 
 @pytest.mark.parametrize("broken", [{"reward": 1.0}, response(0, 0, reward=1.0), response(5, 5, response=None)])
 def test_answers_without_indices_or_response_object_and_repeated_ones_are_refused(broken: dict[str, Any]) -> None:
-    with pytest.raises(ReportError):
+    with pytest.raises(RowError):
         aggregate([*RESPONSES, broken])

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from gymq.data.rows import RowError
 from gymq.data.run_files import ReportFiles, RunFiles
+from gymq.errors import UsageError
 from gymq.stats.files import read_statistics
-from gymq.stats.report import ReportError, report
+from gymq.stats.report import report
 
 ROWS: list[dict[str, Any]] = [
     {"_ng_task_index": t, "_ng_rollout_index": r, "agent_ref": {"name": f"a{t}"}, "text": "x", "responses": {"i": [1]}}
@@ -85,7 +86,7 @@ def test_nothing_is_left_behind_or_replaced_when_the_profile_fails(tmp_path: Pat
     rows, results = write(tmp_path / "in.jsonl", ROWS), write(tmp_path / "run.jsonl", RESULTS[:-1])
     for path in ReportFiles.beside(results):
         path.write_text("old")
-    with pytest.raises(ReportError, match=r"1 of 6 materialised rows have no result: rollouts \(2, 0\)"):
+    with pytest.raises(RowError, match=r"1 of 6 materialised rows have no result: rollouts \(2, 0\)"):
         write_report(rows, results)
     assert [path.read_text() for path in ReportFiles.beside(results)] == ["old"] * 3
     assert len(list(tmp_path.iterdir())) == 5
@@ -94,7 +95,7 @@ def test_nothing_is_left_behind_or_replaced_when_the_profile_fails(tmp_path: Pat
 @pytest.mark.parametrize(
     ("line", "error", "reason"),
     [
-        (json.dumps(RESULTS[0]), ReportError, r"run\.jsonl:7: there is more than one result of rollout \(0, 1\)"),
+        (json.dumps(RESULTS[0]), RowError, r"run\.jsonl:7: there is more than one result of rollout \(0, 1\)"),
         ("{torn", RowError, r"run\.jsonl:7: the line is not valid JSON"),
         ('{"_ng_task_index": 0}', RowError, r"run\.jsonl:7: `_ng_rollout_index`"),
         (
@@ -120,7 +121,7 @@ def test_a_full_disk_is_told_plainly(tmp_path: Path, monkeypatch: pytest.MonkeyP
 
     rows, results = write(tmp_path / "in.jsonl", ROWS), write(tmp_path / "run.jsonl", RESULTS)
     monkeypatch.setattr("gymq.stats.files.atomic_write", fail)
-    with pytest.raises(ReportError, match=r"run_statistics\.json cannot be written: No space left on device"):
+    with pytest.raises(UsageError, match=r"run_statistics\.json cannot be written: No space left on device"):
         write_report(rows, results)
 
 
@@ -135,7 +136,7 @@ def test_failures_count_where_the_rows_are_gone(tmp_path: Path) -> None:
 
 def test_a_row_that_is_there_twice_is_named_with_its_line(tmp_path: Path) -> None:
     rows, results = write(tmp_path / "in.jsonl", [*ROWS, ROWS[2]]), write(tmp_path / "run.jsonl", RESULTS)
-    with pytest.raises(ReportError, match=r"in\.jsonl:7: there is more than one row of rollout \(1, 0\)"):
+    with pytest.raises(RowError, match=r"in\.jsonl:7: there is more than one row of rollout \(1, 0\)"):
         write_report(rows, results)
 
 

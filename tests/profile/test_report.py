@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gymq.stats.report import ReportError, ReportStream, input_row, report, result_row
+from gymq.data.rows import RowError
+from gymq.stats.report import report
 
 
 def row(task: int, rollout: int, agent: str = "a", **members: Any) -> dict[str, Any]:
@@ -135,21 +136,15 @@ def test_nothing_has_an_empty_report() -> None:
     ],
 )
 def test_rows_and_results_that_do_not_fit_are_refused(rows: Any, results: Any, reason: str) -> None:
-    with pytest.raises(ReportError, match=reason):
+    with pytest.raises(RowError, match=reason):
         report(rows, results)
 
 
 def test_results_without_row_are_refused_in_a_partial_profile_too() -> None:
-    with pytest.raises(ReportError, match="belong to no materialised row"):
+    with pytest.raises(RowError, match="belong to no materialised row"):
         report([row(0, 0)], [result(3, 0)], allow_partial=True)
 
 
 def test_only_the_first_missing_rollouts_are_named() -> None:
-    with pytest.raises(ReportError, match=r"50 of 50 .* \(0, 9\), …; allow a partial profile"):
+    with pytest.raises(RowError, match=r"50 of 50 .* \(0, 9\), …; allow a partial profile"):
         report([row(0, rollout) for rollout in range(50)], [])
-
-
-def test_a_stream_refuses_entries_that_are_not_sorted() -> None:
-    rows = [input_row(row(1, 0)), input_row(row(0, 0))]
-    with pytest.raises(ReportError, match="not sorted"):
-        list(ReportStream(allow_partial=True).groups(rows, [result_row(result(1, 0))]))

@@ -26,7 +26,7 @@ from gymq.ext.nemo_gym.rollouts import PendingRollout
 from gymq.protocol.decoding import UNDECODABLE
 from gymq.protocol.messages import Failure
 from gymq.protocol.tokens import to_json
-from gymq.stats.report import ReportError, aggregate
+from gymq.stats.report import aggregate
 
 log = logging.getLogger("gymq.ext.nemo_gym")
 
@@ -112,7 +112,7 @@ class AgentRoutes:
             raise invalid("verify_responses: expected a list of objects")
         try:
             made = await asyncio.to_thread(aggregate, results)
-        except (ReportError, KeyError, TypeError, ValueError, OverflowError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise invalid(f"verify_responses: {error}") from None
         return json_response(to_json(made._asdict()))
 

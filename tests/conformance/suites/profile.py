@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from gymq.stats.report import ReportError, aggregate, report
+from gymq.data.rows import RowError
+from gymq.stats.report import aggregate, report
 
 from ..refused import Refused
 
@@ -11,7 +12,7 @@ async def run(case_input: dict[str, Any]) -> dict[str, Any]:
     operations = {"profile": _profile, "aggregate": _aggregate}
     try:
         return operations[case_input["op"]](case_input)
-    except ReportError as error:
+    except RowError as error:
         raise Refused(str(error)) from None
 
 
