@@ -83,6 +83,9 @@ class Collection:
         self._failed: dict[Key, str] = {}  # with the class of the failure; those that are retried now are not
         self._limit: FailureLimit | None = None  # once the outcomes of earlier starts are read
         self._waits = Waits(bus, self.progress)
+        self._resume: Resume  # this and the files that are appended to: once they are locked and read
+        self._output_file: Appender
+        self._failures_file: Appender
 
     async def run(self) -> Progress:
         """Collect until every rollout has an outcome.
@@ -117,28 +120,32 @@ class Collection:
 
     async def _collect(self, manifest: Manifest) -> None:
         notify = self._notified.set
-        with closing(Appender(self.files.output)) as output, closing(Appender(self.files.failures)) as failures:
+        with (
+            closing(Appender(self.files.output)) as self._output_file,
+            closing(Appender(self.files.failures)) as self._failures_file,
+        ):
             try:
                 async with self._queue.follow(
                     manifest.run, lambda _: notify(), notify, look_again_every_s=CATCH_UP_EVERY_S
                 ):
                     # A million rows take a minute to read; meanwhile the server wants to hear from this connection.
-                    with await asyncio.to_thread(self._resume) as resume:
-                        await self._finish(resume, output, failures)
+                    with await asyncio.to_thread(self._read_files) as self._resume:
+                        await self._finish()
             except ExceptionGroup as errors:
                 raise _first(errors) from None
 
-    async def _finish(self, resume: Resume, output: Appender, failures: Appender) -> None:
+    async def _finish(self) -> None:
         """Collect what is left of the run."""
+        resume = self._resume
         await self._forget_lost_failures()
         # In this order: a task that ends in between is found among the outcomes.
-        await self._find_queued(resume)
-        await self._catch_up(resume, output, failures)
+        await self._find_queued()
+        await self._catch_up()
         self.progress.before = self.progress.done = len(resume.done)
-        for key in await asyncio.to_thread(self._retried, resume):
+        for key in await asyncio.to_thread(self._retried):
             self._note_failed(key, None)
         if self._is_resumed:
-            self._report(await asyncio.to_thread(self._how_far, resume))
+            self._report(await asyncio.to_thread(self._how_far))
         self._limit = FailureLimit(
             self._options.max_failures,
             self.progress.total,
@@ -146,14 +153,14 @@ class Collection:
             option=self._options.wording.max_failures,
         )
         async with self._waits.watched(), asyncio.TaskGroup() as group:
-            group.create_task(self._submit_all(resume))
-            group.create_task(self._follow(resume, output, failures))
+            group.create_task(self._submit_all())
+            group.create_task(self._follow())
         if self._all_submitted and not self._in_flight:
             self.stopped = ""  # that was the end of the run anyway
         self.failed = await asyncio.to_thread(resume.failed, JsonlFile(self.files.failures))
         self.progress.failures = Counter({group.failure_class: group.num_rollouts for group in self.failed})
 
-    def _resume(self) -> Resume:
+    def _read_files(self) -> Resume:
         for path in (self.files.output, self.files.failures):
             truncate_torn_line(path)
         failures: LineSource = JsonlFile(self.files.failures)
@@ -175,13 +182,13 @@ class Collection:
                     raise
         self._known_failures = {sequence for sequence in self._known_failures if sequence <= last}
 
-    def _how_far(self, resume: Resume) -> str:
-        run, done, total = self.progress.run, len(resume.done), self.progress.total
+    def _how_far(self) -> str:
+        run, done, total = self.progress.run, len(self._resume.done), self.progress.total
         if done == total:
             wording = self._options.wording
             again = f"{wording.overwrite} starts over, {wording.more_repeats} extends it"
             return f"run {run} is complete: {done:,} of {total:,}; {again}"
-        num_failed, num_final = resume.num_failed()
+        num_failed, num_final = self._resume.num_failed()
         sentence = f"resuming run {run}: {done:,} of {total:,} done"
         if self._in_flight:
             sentence += f", {len(self._in_flight):,} in flight"
@@ -191,15 +198,15 @@ class Collection:
             sentence += f", {num_final:,} failed for good"
         return sentence
 
-    def _retried(self, resume: Resume) -> list[Key]:
+    def _retried(self) -> list[Key]:
         """Return the failed rollouts that are in flight again, or will be."""
-        return [key for key in self._failed if key in self._in_flight or resume.may_run(*key)]
+        return [key for key in self._failed if key in self._in_flight or self._resume.may_run(*key)]
 
-    async def _find_queued(self, resume: Resume) -> None:
+    async def _find_queued(self) -> None:
         """Find the tasks of an earlier start that are still queued, so that they are not submitted twice."""
         async for _, task in self._queue.queued(self.progress.run):
             key = (task.task_index, task.rollout_index)
-            if key not in resume.done:
+            if key not in self._resume.done:
                 self._in_flight[key] = task.replaces
                 self._waits.agents.add(task.agent)
 
@@ -233,15 +240,15 @@ class Collection:
             self._room.set()
             self._notified.set()
 
-    async def _submit_all(self, resume: Resume) -> None:
-        waiting = resume.to_run()
+    async def _submit_all(self) -> None:
+        waiting = self._resume.to_run()
         async with asyncio.TaskGroup() as group:
             for _ in range(MOST_SUBMITTED_AT_ONCE):
-                group.create_task(self._submit(resume, waiting))
+                group.create_task(self._submit(waiting))
         self._submitting = False
         self._notified.set()
 
-    async def _submit(self, resume: Resume, waiting: Iterator[MaterialisedRow]) -> None:
+    async def _submit(self, waiting: Iterator[MaterialisedRow]) -> None:
         for row in waiting:
             key = (row.task_index, row.rollout_index)
             if key in self._in_flight:
@@ -252,20 +259,20 @@ class Collection:
             if self._is_ended:
                 self._all_submitted = False
                 return
-            if key in resume.done:
+            if key in self._resume.done:
                 continue
             self._in_flight[key] = self._replaceable.get(key)
             self._waits.agents.add(row.agent)
             self.progress.submitted += 1
             self.progress.in_flight = len(self._in_flight)
-            await self._publish(row, resume.num_rollouts(row.task_index))
+            await self._publish(row)
 
-    async def _publish(self, row: MaterialisedRow, num_rollouts: int) -> None:
+    async def _publish(self, row: MaterialisedRow) -> None:
         task = Task(
             run=self.progress.run,
             task_index=row.task_index,
             rollout_index=row.rollout_index,
-            num_rollouts=num_rollouts,
+            num_rollouts=self._resume.num_rollouts(row.task_index),
             agent=row.agent,
             row=row.json,
             timeout_s=self._options.rollout_timeout_s,
@@ -277,12 +284,12 @@ class Collection:
         await self._queue.submit(task, urgent=self._options.priority is Priority.URGENT)
         self._publishing.discard((row.task_index, row.rollout_index))
 
-    async def _follow(self, resume: Resume, output: Appender, failures: Appender) -> None:
+    async def _follow(self) -> None:
         """Write outcomes as they arrive, until all that was submitted has one."""
 
         async def look() -> None:
             try:
-                await self._catch_up(resume, output, failures)
+                await self._catch_up()
                 if self.progress.stalled_s and time.monotonic() > self._look_again_at:
                     await self._give_up_lost()
                     self._look_again_at = time.monotonic() + STALLED_AFTER_S
@@ -308,17 +315,17 @@ class Collection:
         """Return whether the run was cancelled so long ago that nothing more will come of it."""
         return self._cancelled_at is not None and time.monotonic() - self._cancelled_at > 5.0
 
-    async def _catch_up(self, resume: Resume, output: Appender, failures: Appender) -> None:
+    async def _catch_up(self) -> None:
         async for sequence, outcome in self._queue.outcomes.read(self.progress.run, after=self._last_sequence):
-            self._take(sequence, outcome, resume, output, failures)
+            self._take(sequence, outcome)
             self._last_sequence = sequence
-        output.flush()
-        failures.flush()
+        self._output_file.flush()
+        self._failures_file.flush()
         self.progress.in_flight = len(self._in_flight)
 
-    def _take(self, sequence: int, outcome: Outcome, resume: Resume, output: Appender, failures: Appender) -> None:
+    def _take(self, sequence: int, outcome: Outcome) -> None:
         key = (outcome.task_index, outcome.rollout_index)
-        progress = self.progress
+        progress, resume = self.progress, self._resume
         # The task that is to replace this very failure has yet to come.
         if self._in_flight.get(key, sequence) != sequence:
             del self._in_flight[key]
@@ -326,7 +333,7 @@ class Collection:
         if isinstance(outcome, VerifiedRollout):
             if not resume.done.add(*key):
                 return
-            output.write(output_row(outcome, self._options.token_ids))
+            self._output_file.write(output_row(outcome, self._options.token_ids))
             self._note_failed(key, None)
             progress.done += 1
             progress.rewards.add(outcome.task_index, resume.num_rollouts(outcome.task_index), outcome.reward)
@@ -344,7 +351,7 @@ class Collection:
             if sequence in self._known_failures:
                 return
             self._known_failures.add(sequence)
-            failures.write(failure_row(outcome, sequence, self._options.token_ids))
+            self._failures_file.write(failure_row(outcome, sequence, self._options.token_ids))
             progress.newest_failure = outcome.message.partition("\n")[0]
             if self._limit is not None and not self.stopped:
                 self.stopped = self._limit.note_failure(outcome)

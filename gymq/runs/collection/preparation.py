@@ -27,7 +27,6 @@ _LIMITS = Limits(
 )
 _INSIDE = "/prepare"
 _RUNNER = Path(__file__).with_name("prepare_runner.py")
-_SPLITS = {"train": "train", "validation": "validation"}
 
 
 async def prepare(block: DatasetBlock, *, with_network: bool = False, again: bool = False) -> Path:
@@ -69,7 +68,8 @@ def _rows_of_hub(block: DatasetBlock) -> Iterator[bytes]:
     if block.source.artifact is not None:
         file = hub().fetch_file(block.source.repository, block.source.artifact)
         return iter(JsonlFile(file))
-    return iter(Dataset(Path(f"{HUB}{block.source.repository}:{_SPLITS.get(block.kind, 'train')}")))
+    split = "validation" if block.kind == "validation" else "train"
+    return iter(Dataset(Path(f"{HUB}{block.source.repository}:{split}")))
 
 
 def _write(block: DatasetBlock, target: Path, rows: Iterator[bytes] | JsonlFile) -> Path:

@@ -6,7 +6,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
@@ -58,16 +58,13 @@ class RunSetup:
             BusError
         """
         try:
-            return await self._manifest()
+            earlier = self._plan.earlier()
+            if earlier is None:
+                return await self._begin()
+            self.is_resumed = True
+            return await self._resume(earlier)
         except OSError as error:
             raise UsageError(f"{error.filename or self._files.output}: {error.strerror}") from None
-
-    async def _manifest(self) -> Manifest:
-        earlier = self._plan.earlier()
-        if earlier is None:
-            return await self._begin()
-        self.is_resumed = True
-        return await self._resume(earlier)
 
     async def _resume(self, earlier: Manifest) -> Manifest:
         """Compare a run with the current options, and extend it by the rollouts that are new.
@@ -125,7 +122,7 @@ class RunSetup:
             _replacement(files.failures) as refused,
             EarlierRows() as known,
         ):
-            made = await asyncio.to_thread(self._make_known, rows, refused, known)
+            made = await asyncio.to_thread(self._materialise, rows, refused, known)
             self._plan.check_kept(known, resized)
             await self._check_agents(made.agents)
             if known.num_missing or known.num_moved:
@@ -163,10 +160,6 @@ class RunSetup:
         files.write_manifest(manifest)
         files.settle()
         return manifest
-
-    def _make_known(self, rows: Path, refused: Path, known: EarlierRows) -> UsableRows:
-        self._plan.add_earlier_rows(known)
-        return self._materialise(rows, refused, known)
 
     def _rows_and_agents(self) -> tuple[int, dict[str, str]]:
         """Return the number of materialised rows and their agents, with file and line that name each first."""
@@ -231,16 +224,19 @@ class RunSetup:
         """Write the rows of the run, and the failures of those that cannot be used.
 
         Args:
-            known: the rows of an earlier start, which are looked up.
+            known: gets the rows of an earlier start, and looks up those of this one.
         """
-        with ExitStack() as stack:
-            file = stack.enter_context(atomic_write(path))
-            refused = stack.enter_context(atomic_write(failures))
+        if known is not None:
+            self._plan.add_earlier_rows(known)
 
-            def refuse(problem: str) -> None:
-                refused.write(refused_row(problem) + b"\n")
+        def refuse(problem: str) -> None:
+            refused.write(refused_row(problem) + b"\n")
 
-            rows = stack.enter_context(self._plan.rows(known=known, on_problem=refuse))
+        with (
+            atomic_write(path) as file,
+            atomic_write(failures) as refused,
+            self._plan.rows(known=known, on_problem=refuse) as rows,
+        ):
             for row in rows:
                 file.write(row.json + b"\n")
             rows.check()
