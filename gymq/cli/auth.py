@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import asdict
 from pathlib import Path
 
@@ -47,12 +46,8 @@ def init(
         tls_ca: certificate authorities of client certificates, PEM; clients without a certificate are then refused.
         force: replace an existing nats-server.conf.
     """
-    from gymq.bus import credentials
-    from gymq.bus.credentials import VARIABLE
-    from gymq.cli.actions.auth import SERVER_FILE, file_limit, tls_of, url_of
-    from gymq.cluster.server.address import is_loopback
-    from gymq.cluster.server.auth_config import ServerSettings, render
-    from gymq.cluster.server.roles import ROLES
+    from gymq.cli.actions.auth import SERVER_FILE, file_limit, print_next_steps, tls_of, write_server
+    from gymq.cluster.server.auth_config import ServerSettings
 
     if not host:
         raise UsageError("--host needs an address; 0.0.0.0 is all of them")
@@ -70,17 +65,10 @@ def init(
             tls=tls,
             max_file_bytes=file_limit(server_file, store, folder),
         )
-        passwords = {role.name: credentials.make_password(folder, role.name) for role in ROLES}
-        credentials.write_secret(server_file, render(settings, passwords))
+        write_server(server_file, settings)
     except OSError as error:
         raise UsageError(f"cannot write to {folder}: {error.strerror}") from None
-    if settings.tls is None and not is_loopback(host):
-        print("gymq: warning: without TLS, passwords and data can be read on the network", file=sys.stderr)
-    print(f"the server:   nats-server -c {server_file}")
-    print(f"the commands: export {VARIABLE}={folder.resolve()} GYMQ_NATS={url_of(settings)}")
-    print(
-        f"Give other machines only the files {folder}/ROLE.password of the roles that they run: see `gymq auth show`."
-    )
+    print_next_steps(server_file, settings)
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -24,60 +25,29 @@ from gymq.cli.shared.parameters import (
     Share,
     WorkerSources,
 )
-from gymq.defaults import DEFAULT_WINDOW, MAX_VERSIONS, PASS_THRESHOLD, TokenForm
-from gymq.errors import UsageError
+from gymq.defaults import MAX_VERSIONS, PASS_THRESHOLD, TokenForm
 
 
-def collect(
-    *overrides: str,
-    rows: Annotated[Path | None, DATA, Parameter(alias="--input")] = None,
-    dataset: Annotated[str | None, DATA] = None,
-    limit: Annotated[OptionalCount, DATA] = None,
-    prompt_field: Annotated[str | None, DATA] = None,
-    prompt_config: Annotated[Path | None, DATA] = None,
-    strict_rows: Annotated[bool, DATA] = False,
-    sources: WorkerSources = NOWHERE,
-    agent: Annotated[str | None, WORKERS] = None,
-    num_repeats: Annotated[OptionalCount, SAMPLING] = None,
-    num_repeats_add_seed: Annotated[bool, SAMPLING] = False,
-    sampling: Sampling = OF_THE_ROWS,
-    concurrency: Annotated[OptionalCount, LIMITS] = None,
-    share: Annotated[Share, LIMITS] = None,
-    priority: Annotated[bool | PriorityName | None, LIMITS, Parameter(metavar="CHOICE")] = None,
-    timeout: Annotated[float, LIMITS] = 3600.0,
-    max_staleness: Annotated[int | None, LIMITS, Parameter(validator=Number(gte=0, lte=MAX_VERSIONS))] = None,
-    max_failures: Annotated[str | None, LIMITS] = None,
-    nats: Annotated[NatsUrl, LIMITS] = None,
-    output: Annotated[Path | None, OUTPUT, Parameter(alias="-o")] = None,
-    overwrite: Annotated[bool, OUTPUT] = False,
-    token_ids: Annotated[TokenForm, OUTPUT] = "full",
-    pass_threshold: Annotated[float, OUTPUT] = PASS_THRESHOLD,
-    json: Annotated[bool, OUTPUT] = False,
-    log_level: Annotated[LogLevel, OUTPUT] = "info",
-) -> int:
-    """Roll out a data set: rows in, verified rollouts and pass@k out.
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class CollectArguments:
+    """The options of `gymq collect`.
 
-    Joins the cluster running in this folder or at --nats, or starts a temporary one. Run the same command again to
-    resume an interrupted collection.
-
-    Args:
-        overrides: changes to the configuration, as `key=value`, `+key=value`, `++key=value` or `~key`; those of
-            `responses_create_params` set sampling parameters.
+    Attributes:
         rows: rows to roll out: a file in JSONL, Parquet, Arrow, CSV or TSV, a JSON array, a folder of files, or a data
             set of the Hugging Face Hub as `hf:OWNER/NAME[/CONFIGURATION][@REVISION][:SPLIT]`.
         dataset: name or type of a `datasets` block of the configuration, instead of --rows; with its prompt and
             repeats. Default with --benchmark: the block of the type benchmark.
-        output: file for the rollouts, JSONL; the other files of the run are written beside it. Default: a file in
-            `runs` named after the configuration or verifier, the rows and the model, so that the same command resumes
-            the run.
-        agent: agent instance for rows that name none; not needed if the configuration has only one.
-        num_repeats: rollouts per row. Default: that of --dataset, or 1.
-        num_repeats_add_seed: give each repeat its own seed, in `metadata.extra_body`.
         limit: number of rows to use, from the start of --rows.
         prompt_field: field of the rows with the prompt, a text or a list of messages. Default: the first of `prompt`,
             `question`, `input` and `messages` that a row without `responses_create_params.input` has.
         prompt_config: YAML file with the templates `user` and `system` for rows without a prompt; `{field}` is a field
             of the row.
+        strict_rows: refuse the whole input if a row cannot be used; otherwise each such row becomes a failure with file
+            and line.
+        agent: agent instance for rows that name none; not needed if the configuration has only one.
+        num_repeats: rollouts per row. Default: that of --dataset, or 1.
+        num_repeats_add_seed: give each repeat its own seed, in `metadata.extra_body`.
         concurrency: maximum number of rollouts in flight. Default: `num_samples_in_parallel` of the configuration, or
             1,024.
         share: share of the workers, relative to other runs of the same priority, 1 by default; `gymq retune` changes
@@ -88,71 +58,58 @@ def collect(
         max_staleness: maximum number of policy updates (`gymq weights push`) between the first reply of a rollout and
             its end; a rollout that exceeds it is started over, up to four times in all. This favours short rollouts:
             a task that takes longer than so many updates has no result.
-        pass_threshold: smallest reward that counts as a pass in the printed pass@k.
         max_failures: stop when more rollouts fail than this number, or this share of all, such as `5%`. Default: stop
             when the first 32 fail for one reason, or any 32 in a row because the configuration is wrong.
+        nats: URL of a cluster to join.
+        output: file for the rollouts, JSONL; the other files of the run are written beside it. Default: a file in
+            `runs` named after the configuration or verifier, the rows and the model, so that the same command resumes
+            the run.
+        overwrite: delete the files and stored rollouts of an earlier run with this output.
         token_ids: token ids in the files: `full` as NeMo Gym writes them, each item with its whole prompt, so that a
             file grows with the square of the turns; `chain` with what is new in each prompt; `none`.
-        nats: URL of a cluster to join.
-        overwrite: delete the files and stored rollouts of an earlier run with this output.
-        strict_rows: refuse the whole input if a row cannot be used; otherwise each such row becomes a failure with file
-            and line.
+        pass_threshold: smallest reward that counts as a pass in the printed pass@k.
         json: print statistics, tokens, duration and failures as one JSON object.
     """
-    from gymq.cli.actions.collect import (
-        collect_rollouts,
-        configured_window,
-        materialise_options,
-        read_max_failures,
-    )
-    from gymq.cli.actions.data import chosen_block, ready_rows
-    from gymq.cli.shared.configuration import read_config, read_prompt, verifiers_of
-    from gymq.cli.shared.sampling import read_sampling
-    from gymq.cluster import event_loop
-    from gymq.config.overrides import parse
-    from gymq.protocol.messages import Priority
-    from gymq.runs.collection.options import CollectOptions, default_output
 
-    if prompt_field is not None and prompt_config is not None:
-        raise UsageError("give either --prompt-field or --prompt-config")
-    if rows is not None and dataset is not None:
-        raise UsageError("give either --rows, a file, or --dataset, the name of a data set in the configuration")
-    params, others = read_sampling(overrides, sampling)
-    if rows is None and dataset is None and sources.benchmark is None:
-        parse(others)  # a file of rows without its option is refused for that
-        raise UsageError("missing --rows FILE, or --dataset NAME; `gymq collect --help` explains them")
-    settings = read_config(sources, others)
-    if rows is None:
-        block = chosen_block(settings, sources, dataset, agent)
-        rows = ready_rows(block)
-        agent = agent or block.agent
-        num_repeats = num_repeats or block.num_repeats
-        prompt_config = prompt_config or (block.prompt() if prompt_field is None else None)
-    agent = agent or settings.only_agent
-    if output is None:
-        named = [] if sources.benchmark is None else [Path(sources.benchmark) / "config.yaml"]
-        output = default_output(rows, [*named, *sources.config], sources.resources, sources.model)
-    options = CollectOptions(
-        input=rows,
-        output=output,
-        materialise=materialise_options(
-            agent_name=agent,
-            limit=limit,
-            num_repeats=num_repeats,
-            num_repeats_add_seed=num_repeats_add_seed,
-            responses_create_params=params,
-            prompt=None if prompt_config is None else read_prompt(prompt_config),
-            prompt_field=prompt_field,
-        ),
-        window=concurrency or configured_window(settings.tree) or DEFAULT_WINDOW,
-        share=share,
-        priority=None if not priority else Priority.URGENT if priority is True else Priority(priority),
-        rollout_timeout_s=timeout,
-        max_staleness=max_staleness,
-        score_with=verifiers_of(sources, settings),
-        overwrite=overwrite,
-        strict_rows=strict_rows,
-        max_failures=None if max_failures is None else read_max_failures(max_failures),
-        token_ids=token_ids,
-    )
-    return event_loop.run(collect_rollouts(options, settings, nats, pass_threshold, json, log_level))
+    rows: Annotated[Path | None, DATA, Parameter(alias="--input")] = None
+    dataset: Annotated[str | None, DATA] = None
+    limit: Annotated[OptionalCount, DATA] = None
+    prompt_field: Annotated[str | None, DATA] = None
+    prompt_config: Annotated[Path | None, DATA] = None
+    strict_rows: Annotated[bool, DATA] = False
+    sources: WorkerSources = NOWHERE
+    agent: Annotated[str | None, WORKERS] = None
+    num_repeats: Annotated[OptionalCount, SAMPLING] = None
+    num_repeats_add_seed: Annotated[bool, SAMPLING] = False
+    sampling: Sampling = OF_THE_ROWS
+    concurrency: Annotated[OptionalCount, LIMITS] = None
+    share: Annotated[Share, LIMITS] = None
+    priority: Annotated[bool | PriorityName | None, LIMITS, Parameter(metavar="CHOICE")] = None
+    timeout: Annotated[float, LIMITS] = 3600.0
+    max_staleness: Annotated[int | None, LIMITS, Parameter(validator=Number(gte=0, lte=MAX_VERSIONS))] = None
+    max_failures: Annotated[str | None, LIMITS] = None
+    nats: Annotated[NatsUrl, LIMITS] = None
+    output: Annotated[Path | None, OUTPUT, Parameter(alias="-o")] = None
+    overwrite: Annotated[bool, OUTPUT] = False
+    token_ids: Annotated[TokenForm, OUTPUT] = "full"
+    pass_threshold: Annotated[float, OUTPUT] = PASS_THRESHOLD
+    json: Annotated[bool, OUTPUT] = False
+    log_level: Annotated[LogLevel, OUTPUT] = "info"
+
+
+DEFAULTS = CollectArguments()
+
+
+def collect(*overrides: str, options: CollectArguments = DEFAULTS) -> int:
+    """Roll out a data set: rows in, verified rollouts and pass@k out.
+
+    Joins the cluster running in this folder or at --nats, or starts a temporary one. Run the same command again to
+    resume an interrupted collection.
+
+    Args:
+        overrides: changes to the configuration, as `key=value`, `+key=value`, `++key=value` or `~key`; those of
+            `responses_create_params` set sampling parameters.
+    """
+    from gymq.cli.actions.collect import collect_rollouts
+
+    return collect_rollouts(overrides, options)

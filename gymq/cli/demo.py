@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
+from pathlib import Path
+
 from gymq.cli.shared.parameters import Count, LogLevel, WorkerSources
+from gymq.render import say
+from gymq.workers import SHIPPED
+
+SOURCE = SHIPPED / "examples" / "demo"
+FOLDER = Path("runs") / "demo"
+_PACKAGES = {"math_with_judge": "math_verify", "workplace_assistant": "dateutil"}  # that an installation may lack
 
 
 def demo(*, num_repeats: Count = 16, log_level: LogLevel = "warning") -> int:
@@ -14,21 +23,61 @@ def demo(*, num_repeats: Count = 16, log_level: LogLevel = "warning") -> int:
     Args:
         num_repeats: rollouts per task.
     """
-    from gymq.cli.actions.demo import FOLDER, SOURCE, is_unfinished, left_out_here, rows_without
-    from gymq.cli.collect import collect
+    from gymq.cli.collect import CollectArguments, collect
     from gymq.cli.shared.configuration import read_config
+    from gymq.config import fingerprint
 
+    missing = [name for name, package in _PACKAGES.items() if importlib.util.find_spec(package) is None]
+    for name in missing:
+        needed = f"{_PACKAGES[name]} is not installed: pip install 'gymq[resources]'"
+        say(f"{name} is left out of the demo: {needed}")
+    left_out = [instance for name in missing for instance in (name, f"{name}_simple_agent")]
     sources, rows = WorkerSources(config=(SOURCE / "config.yaml",)), SOURCE / "rows.jsonl"
-    left_out = left_out_here()
     if left_out:
-        rows = rows_without(left_out, rows)
+        rows = _rows_without(left_out, rows)
     overrides, output = [f"~{name}" for name in left_out], FOLDER / "demo.jsonl"
-    return collect(
-        *overrides,
+    config_digest = fingerprint(read_config(sources, overrides).tree)
+    options = CollectArguments(
         rows=rows,
         output=output,
         sources=sources,
         num_repeats=num_repeats,
-        overwrite=not is_unfinished(output, rows, num_repeats, read_config(sources, overrides)),
+        overwrite=not _is_unfinished(output, rows, num_repeats, config_digest),
         log_level=log_level,
     )
+    return collect(*overrides, options=options)
+
+
+def _rows_without(agents: list[str], rows: Path) -> Path:
+    import msgspec
+
+    from gymq.data.jsonl import JsonlFile, atomic_write
+    from gymq.data.rows import AGENT_REF
+
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    kept = FOLDER / "rows.jsonl"
+    with atomic_write(kept) as file:
+        for line in JsonlFile(rows):
+            if msgspec.json.decode(line)[AGENT_REF]["name"] not in agents:
+                file.write(line)
+    return kept
+
+
+def _is_unfinished(output: Path, rows: Path, num_repeats: int, config_digest: str) -> bool:
+    """Return whether an earlier demo of the same rollouts has some left, so that it is resumed and not replaced."""
+    from gymq.data.jsonl import JsonlError, JsonlFile
+    from gymq.data.resume import Resume
+    from gymq.data.rows import RowError
+    from gymq.data.run_files import RunFiles, file_digest
+
+    files = RunFiles(output)
+    earlier = files.read_manifest()
+    if earlier is None or earlier.settings.get("num_repeats") != num_repeats:
+        return False
+    if (earlier.input_digest, earlier.config_digest) != (file_digest(rows), config_digest):
+        return False
+    try:
+        with Resume(*map(JsonlFile, (files.materialised, files.output, files.failures))) as resume:
+            return next(resume.to_run(), None) is not None
+    except (JsonlError, RowError):
+        return True  # killed before a file was made, or while a line was written

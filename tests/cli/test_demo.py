@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from gymq.cli.collect import CollectArguments
+
 from .conftest import Command
 
 
@@ -42,8 +44,8 @@ def test_the_demo_ends_with_a_table_and_says_where_to_look(
 
     replaced: list[bool] = []
 
-    def collect(*_: str, overwrite: bool, **_others: Any) -> int:
-        replaced.append(overwrite)
+    def collect(*_: str, options: CollectArguments) -> int:
+        replaced.append(options.overwrite)
         return 0
 
     monkeypatch.setattr("gymq.cli.collect.collect", collect)

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from gymq.bus.credentials import password_file
-from gymq.cluster.server.address import bracketed
-from gymq.cluster.server.auth_config import ServerSettings, Tls
-from gymq.cluster.server.roles import Role
+from gymq.bus.credentials import VARIABLE, make_password, password_file, write_secret
+from gymq.cluster.server.address import bracketed, is_loopback
+from gymq.cluster.server.auth_config import ServerSettings, Tls, render
+from gymq.cluster.server.roles import ROLES, Role
 from gymq.cluster.server.store import Store
 from gymq.errors import UsageError
 from gymq.render import printable
@@ -63,6 +64,20 @@ def file_limit(server_file: Path, store: Path | None, folder: Path) -> int | Non
     return Store(store or folder).file_limit() if store is None or store.exists() else None
 
 
-def url_of(settings: ServerSettings) -> str:
+def write_server(file: Path, settings: ServerSettings) -> None:
+    """Write the configuration of a server, and the passwords that are not in its folder yet."""
+    passwords = {role.name: make_password(file.parent, role.name) for role in ROLES}
+    write_secret(file, render(settings, passwords))
+
+
+def print_next_steps(file: Path, settings: ServerSettings) -> None:
+    folder = file.parent
+    if settings.tls is None and not is_loopback(settings.host):
+        print("gymq: warning: without TLS, passwords and data can be read on the network", file=sys.stderr)
     host = "SERVER" if settings.host in ("0.0.0.0", "::") else bracketed(settings.host)
-    return f"{'nats' if settings.tls is None else 'tls'}://{host}:{settings.port}"
+    url = f"{'nats' if settings.tls is None else 'tls'}://{host}:{settings.port}"
+    print(f"the server:   nats-server -c {file}")
+    print(f"the commands: export {VARIABLE}={folder.resolve()} GYMQ_NATS={url}")
+    print(
+        f"Give other machines only the files {folder}/ROLE.password of the roles that they run: see `gymq auth show`."
+    )

@@ -7,31 +7,40 @@ import os
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import msgspec
 import pydantic
 
 from gymq.authoring import first_problem
+from gymq.cli.actions.data import chosen_block, ready_rows
 from gymq.cli.actions.joined_cluster import ClusterStopped, check_served, noticing_its_end, run_joined
+from gymq.cli.collect import CollectArguments
 from gymq.cli.shared.cluster import check_workers, cluster_url, open_bus
+from gymq.cli.shared.configuration import read_config, read_prompt, verifiers_of
 from gymq.cli.shared.run_summary import RunSummary, print_older_rewards, summary_of
+from gymq.cli.shared.sampling import read_sampling
 from gymq.cli.shared.table import profile_table
+from gymq.cluster import event_loop
 from gymq.config import Config
+from gymq.config.overrides import parse
 from gymq.config.unknown import CONCURRENCY
 from gymq.data.materialise import MaterialiseOptions
 from gymq.data.rows import RowError
 from gymq.data.run_files import ReportFiles
+from gymq.defaults import DEFAULT_WINDOW
 from gymq.errors import UsageError
 from gymq.protocol.instances import Instance
-from gymq.protocol.messages import FailureClass
+from gymq.protocol.messages import FailureClass, Priority
 from gymq.redaction import redact
 from gymq.render import counted, listing_console, print_prose, say
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.driver import OpenCluster, drive
 from gymq.runs.collection.failure_limit import MaxFailures
-from gymq.runs.collection.options import CollectOptions
+from gymq.runs.collection.options import CollectOptions, default_output
 from gymq.runs.collection.own_solutions import NOTHING_TO_PLAY, nothing_to_play, shown_unsolved, unsolved_rows
 from gymq.runs.collection.plan import RunPlan
 from gymq.runs.collection.progress_view import show_steps
@@ -42,14 +51,78 @@ from gymq.stats.running import ProfileSnapshot
 WITHOUT_VERDICT = (FailureClass.VERIFIER_FAILED, FailureClass.JUDGE_FAILED, FailureClass.COMPONENT_FAILED)
 
 
-async def collect_rollouts(
-    options: CollectOptions, config: Config, nats: str | None, pass_threshold: float, as_json: bool, log_level: str
-) -> int:
+def collect_rollouts(overrides: Sequence[str], given: CollectArguments) -> int:
+    """Roll out the rows that the options of the command name, and return the exit status."""
+    if given.prompt_field is not None and given.prompt_config is not None:
+        raise UsageError("give either --prompt-field or --prompt-config")
+    if given.rows is not None and given.dataset is not None:
+        raise UsageError("give either --rows, a file, or --dataset, the name of a data set in the configuration")
+    params, others = read_sampling(overrides, given.sampling)
+    if given.rows is None and given.dataset is None and given.sources.benchmark is None:
+        parse(others)  # a file of rows without its option is refused for that
+        raise UsageError("missing --rows FILE, or --dataset NAME; `gymq collect --help` explains them")
+    config = read_config(given.sources, others)
+    if given.rows is None:
+        block = chosen_block(config, given.sources, given.dataset, given.agent)
+        given = replace(
+            given,
+            rows=ready_rows(block),
+            agent=given.agent or block.agent,
+            num_repeats=given.num_repeats or block.num_repeats,
+            prompt_config=given.prompt_config or (block.prompt() if given.prompt_field is None else None),
+        )
+    return event_loop.run(_collect(collect_options(given, params, config), config, given))
+
+
+def collect_options(given: CollectArguments, params: Mapping[str, Any], config: Config) -> CollectOptions:
+    """Return the options of a collection.
+
+    Args:
+        given: the options of the command, which name rows.
+        params: sampling parameters that replace those of the rows.
+        config: the workers.
+
+    Raises:
+        UsageError: an option is invalid.
+    """
+    assert given.rows is not None
+    sources, prompt, limit = given.sources, given.prompt_config, given.max_failures
+    benchmark = [] if sources.benchmark is None else [Path(sources.benchmark) / "config.yaml"]
+    try:
+        materialise = MaterialiseOptions(
+            agent_name=given.agent or config.only_agent,
+            limit=given.limit,
+            num_repeats=1 if given.num_repeats is None else given.num_repeats,
+            num_repeats_add_seed=given.num_repeats_add_seed,
+            responses_create_params=dict(params),
+            prompt=None if prompt is None else read_prompt(prompt),
+            prompt_field=given.prompt_field,
+        )
+    except pydantic.ValidationError as error:
+        raise UsageError(first_problem(error)) from None
+    return CollectOptions(
+        input=given.rows,
+        output=given.output
+        or default_output(given.rows, [*benchmark, *sources.config], sources.resources, sources.model),
+        materialise=materialise,
+        window=given.concurrency or configured_window(config.tree) or DEFAULT_WINDOW,
+        share=given.share,
+        priority=Priority.URGENT if given.priority is True else Priority(given.priority) if given.priority else None,
+        rollout_timeout_s=given.timeout,
+        max_staleness=given.max_staleness,
+        score_with=verifiers_of(sources, config),
+        overwrite=given.overwrite,
+        strict_rows=given.strict_rows,
+        max_failures=None if limit is None else _read_max_failures(limit),
+        token_ids=given.token_ids,
+    )
+
+
+async def _collect(options: CollectOptions, config: Config, given: CollectArguments) -> int:
     plan = RunPlan.with_workers(options, config)
     while True:
         try:
-            opening = _open_cluster(plan, config, nats, quiet=as_json, log_level=log_level)
-            collection = await drive(plan, opening, say, quiet=as_json)
+            collection = await drive(plan, _open_cluster(plan, config, given), say, quiet=given.json)
             break
         except ClusterStopped as stopped:
             if not config.instances:
@@ -58,9 +131,8 @@ async def collect_rollouts(
             plan.keep_earlier()
     for warning in collection.warnings:
         say(f"warning: {warning}")
-    joined = "" if nats is None or nats == os.environ.get("GYMQ_NATS") else f" --nats {redact(nats)}"
     unsolved = await asyncio.to_thread(unsolved_rows, plan)
-    status = _report(collection, plan, pass_threshold, as_json, joined)
+    status = _report(collection, plan, given)
     if unsolved:
         say(shown_unsolved(unsolved))
     elif await asyncio.to_thread(nothing_to_play, plan):
@@ -71,17 +143,16 @@ async def collect_rollouts(
 
 
 @asynccontextmanager
-async def _open_cluster(
-    plan: RunPlan, config: Config, nats: str | None, *, quiet: bool, log_level: str
-) -> AsyncIterator[OpenCluster]:
+async def _open_cluster(plan: RunPlan, config: Config, given: CollectArguments) -> AsyncIterator[OpenCluster]:
     """Check a plan, and open the cluster of another command or one of its own.
 
     Raises:
         ClusterStopped: the other command has stopped its cluster.
     """
+    nats = given.nats
     async with AsyncExitStack() as stack:
         steps = stack.enter_context(ExitStack())
-        show = steps.enter_context(show_steps(quiet=quiet))
+        show = steps.enter_context(show_steps(quiet=given.json))
         await check_workers(nats, config)  # before an option that is misspelt is taken for a changed one
         show("checking the rows")
         _check_rows(plan, config)
@@ -93,7 +164,7 @@ async def _open_cluster(
 
         resumed = plan.files.read_run()
         address = await stack.enter_async_context(
-            cluster_url(nats, config, log_level=log_level, resumed=resumed, before_start=probe)
+            cluster_url(nats, config, log_level=given.log_level, resumed=resumed, before_start=probe)
         )
         stack.enter_context(noticing_its_end(address))
         bus = await open_bus(address.url, name="gymq collect", timeout_s=10.0)
@@ -118,18 +189,16 @@ def _check_rows(plan: RunPlan, config: Config) -> None:
         raise UsageError(f"{error}\n{hint}") from None
 
 
-def _report(collection: Collection, plan: RunPlan, pass_threshold: float, as_json: bool, joined: str) -> int:
-    """Print what a run has come to, and return the exit status.
-
-    Args:
-        joined: the option with which a command joins the same cluster, if it needs one.
-    """
+def _report(collection: Collection, plan: RunPlan, given: CollectArguments) -> int:
+    """Print the summary of a run, and return the exit status."""
+    nats = given.nats
+    joined = "" if nats is None or nats == os.environ.get("GYMQ_NATS") else f" --nats {redact(nats)}"
     files, progress = collection.files, collection.progress
     written = ReportFiles.beside(files.output)
-    found = read_statistics(files, pass_threshold=pass_threshold, report=written, allow_partial=True)
+    found = read_statistics(files, pass_threshold=given.pass_threshold, report=written, allow_partial=True)
     snapshot = found.profile.snapshot()
     facts = summary_of(progress, snapshot, found.truncated)
-    if as_json:
+    if given.json:
         print(_summary(collection, snapshot, facts))
     else:
         if progress.done:
@@ -201,14 +270,7 @@ def _summary(collection: Collection, snapshot: ProfileSnapshot, facts: RunSummar
     return msgspec.json.encode(summary).decode()
 
 
-def materialise_options(**options: Any) -> MaterialiseOptions:
-    try:
-        return MaterialiseOptions(**options)
-    except pydantic.ValidationError as error:
-        raise UsageError(first_problem(error)) from None
-
-
-def read_max_failures(text: str) -> MaxFailures:
+def _read_max_failures(text: str) -> MaxFailures:
     try:
         return MaxFailures.parse(text)
     except ValueError as error:

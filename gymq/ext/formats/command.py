@@ -51,54 +51,17 @@ def export(
         mlflow: experiment of MLflow to export to; a run that is already there is updated. MLFLOW_TRACKING_URI names the
             server.
     """
-    import asyncio
+    from gymq.ext.formats.exporting import export_to_file, publish
 
-    from gymq.data.run_files import RunFiles
-    from gymq.ext.formats.exporting import (
-        JSONL,
-        PARQUET,
-        export_file,
-        export_training_set,
-        export_trajectories,
-        publish,
-    )
-    from gymq.ext.formats.mlflow import MlflowRun
-    from gymq.ext.formats.wandb import WandbRun
-
+    given = {"sft": sft, "dpo": dpo, "atif": atif, "verifiers": verifiers, "verifiers-traces": verifiers_traces}
+    forms = [name for name, is_given in given.items() if is_given]
     if sum(target is not None for target in (output, wandb, mlflow)) != 1:
         raise UsageError("give one of --output FILE, --wandb PROJECT and --mlflow EXPERIMENT")
-    trajectories = {
-        "atif": atif,
-        "verifiers": verifiers,
-        "verifiers-traces": verifiers_traces,
-    }
-    trajectory = next((form for form, given in trajectories.items() if given), None)
-    training_sets = {"sft": sft, "dpo": dpo}
-    forms = [name for one in (training_sets, trajectories) for name, given in one.items() if given]
-    if forms and output is None:
-        raise UsageError("--sft, --dpo, --atif, --verifiers and --verifiers-traces need --output FILE.jsonl")
     if output is not None:
-        if output.suffix not in (PARQUET, JSONL):
-            example = output.with_suffix(JSONL) if output.suffix and not output.is_dir() else output / f"{run}{JSONL}"
-            raise UsageError(f"{output}: name a file that ends in {JSONL} or {PARQUET}, such as {example}")
-        for file in (output, RunFiles(output).materialised):
-            if file.exists():
-                raise UsageError(f"{file} already exists: choose another --output")
-        given = " and ".join(f"--{name}" for name in forms)
-        if len(forms) > 1:
-            raise UsageError(f"{given}: give one, not both; each needs an --output of its own")
-        if forms and output.suffix != JSONL:
-            raise UsageError(f"{output}: with {given} the name must end in {JSONL}")
-        if trajectory is not None:
-            return asyncio.run(export_trajectories(run, output, nats, trajectory))
-        if sft or dpo:
-            return asyncio.run(export_training_set(run, output, nats, "sft" if sft else "dpo", min_reward))
-        return asyncio.run(export_file(run, output, nats, token_ids))
-    if wandb is not None:
-        return publish(run, lambda: WandbRun(wandb, run), nats)
-    if mlflow is not None:
-        return publish(run, lambda: MlflowRun(mlflow, run), nats)
-    return 0
+        return export_to_file(run, output, nats, forms, token_ids, min_reward)
+    if forms:
+        raise UsageError("--sft, --dpo, --atif, --verifiers and --verifiers-traces need --output FILE.jsonl")
+    return publish(run, wandb, mlflow, nats)
 
 
 EXPORT = Command("Read", "Export a run: JSONL, Parquet, training sets, W&B, MLflow.", "gymq.ext.formats.command:export")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TypeVar
@@ -13,6 +13,7 @@ from typing import TypeVar
 from gymq.bus import Bus
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cli.shared.cluster import connected, require_run, stored_url
+from gymq.data.run_files import RunFiles
 from gymq.defaults import TokenForm
 from gymq.errors import UsageError
 from gymq.execution.services.profiler import last_profile
@@ -34,6 +35,30 @@ PARQUET = ".parquet"
 JSONL = ".jsonl"
 Connect = Callable[[], WandbRun | MlflowRun]
 FileT = TypeVar("FileT", bound=ConvertedFile)
+
+
+def export_to_file(
+    run: str, output: Path, nats: str | None, forms: Sequence[str], token_ids: TokenForm, min_reward: float
+) -> int:
+    """Export a run to a new file, in the form that an option names, or else as rollouts or as a table."""
+    if output.suffix not in (PARQUET, JSONL):
+        example = output.with_suffix(JSONL) if output.suffix and not output.is_dir() else output / f"{run}{JSONL}"
+        raise UsageError(f"{output}: name a file that ends in {JSONL} or {PARQUET}, such as {example}")
+    for file in (output, RunFiles(output).materialised):
+        if file.exists():
+            raise UsageError(f"{file} already exists: choose another --output")
+    given = " and ".join(f"--{name}" for name in forms)
+    if len(forms) > 1:
+        raise UsageError(f"{given}: give one, not both; each needs an --output of its own")
+    if forms and output.suffix != JSONL:
+        raise UsageError(f"{output}: with {given} the name must end in {JSONL}")
+    match forms:
+        case []:
+            return asyncio.run(export_file(run, output, nats, token_ids))
+        case ["sft" | "dpo" as form]:
+            return asyncio.run(export_training_set(run, output, nats, form, min_reward))
+        case _:
+            return asyncio.run(export_trajectories(run, output, nats, forms[0]))
 
 
 async def export_file(run: str, output: Path, nats: str | None, token_ids: TokenForm) -> int:
@@ -82,8 +107,12 @@ async def _convert(
     return file
 
 
-def publish(run: str, connect: Connect, nats: str | None) -> int:
-    """Send a run somewhere else, with nothing in it that is a secret here."""
+def publish(run: str, wandb: str | None, mlflow: str | None, nats: str | None) -> int:
+    """Send a run to a project of Weights & Biases or an experiment of MLflow, without anything that is secret here."""
+
+    def connect() -> WandbRun | MlflowRun:
+        return WandbRun(wandb, run) if wandb is not None else MlflowRun(str(mlflow), run)
+
     for secret in environment_secrets():
         hide(secret)
     with tempfile.TemporaryDirectory(prefix="gymq-export-") as folder:

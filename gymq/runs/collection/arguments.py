@@ -197,8 +197,8 @@ def _values(policy: dict[str, Any]) -> list[str]:
     return [f"++{name}={json.dumps(value)}" for name, value in policy_values(options).items()]
 
 
-def write_rows(rows: Iterable[Any], file: Path) -> None:
-    """Write rows to a file of JSONL.
+def write_rows(rows: Iterable[Any], file: Path) -> Path:
+    """Write rows to a file of JSONL, and return it.
 
     Raises:
         TypeError: these are no rows.
@@ -217,6 +217,7 @@ def write_rows(rows: Iterable[Any], file: Path) -> None:
     if not lines:
         raise ValueError("rows: there are none")
     file.write_bytes(b"".join(line + b"\n" for line in lines))
+    return file
 
 
 def _records(frame: Any) -> Iterator[dict[str, Any]]:

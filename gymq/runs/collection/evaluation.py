@@ -33,6 +33,7 @@ from gymq.errors import did_you_mean
 from gymq.processes.background import end_task
 from gymq.render import counted, say
 from gymq.runs.collection.arguments import EnvironmentArgument, ModelArgument, Setup, read_setup, write_rows
+from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.driver import OpenCluster, drive
 from gymq.runs.collection.failure_limit import MaxFailures
 from gymq.runs.collection.options import IN_PYTHON, CollectOptions, default_output
@@ -167,24 +168,18 @@ async def acollect(
         UsageError: the run cannot be started, or resumed, or the endpoint of a model refuses the first request.
         RowError, JsonlError: none of the rows can be used.
     """
-    limit = None if limit is None else _count("limit", limit)
-    made_of_rows = _materialise_options(_count("repeats", repeats), limit, sampling, prompt_field)
-    window = _count("concurrency", concurrency)
     if not hasattr(timeout_s, "__float__"):
         raise ValueError(f"timeout_s: must be a number of seconds, not {timeout_s!r}")
+    materialise = _materialise_options(repeats, limit, sampling, prompt_field)
+    window = _count("concurrency", concurrency)
     setup = read_setup(environment, model=model, model_name=model_name, options=options)
     file = Path(output) if output is not None else _default_output(setup, rows, model, model_name)
     result = RunResult(file, pass_threshold=pass_threshold)
     with tempfile.TemporaryDirectory(prefix="gymq-rows-") as temporary:
-        if isinstance(rows, str | Path):
-            source = Path(rows)
-        else:
-            source = Path(temporary) / "rows.jsonl"
-            write_rows(rows, source)
         collect_options = CollectOptions(
-            input=source,
+            input=Path(rows) if isinstance(rows, str | Path) else write_rows(rows, Path(temporary) / "rows.jsonl"),
             output=file,
-            materialise=made_of_rows.model_copy(update={"agent_name": setup.config.only_agent}),
+            materialise=materialise.model_copy(update={"agent_name": setup.config.only_agent}),
             window=window,
             rollout_timeout_s=float(timeout_s),
             score_with=setup.score_with,
@@ -194,11 +189,16 @@ async def acollect(
             wording=IN_PYTHON,
         )
         plan = RunPlan.with_workers(collect_options, setup.config, setup.made)
-        report = say if progress else log.info
         opening = _open_cluster(plan, setup, say if progress else log.warning)
-        collection = await drive(plan, opening, report, quiet=not progress)
+        collection = await drive(plan, opening, say if progress else log.info, quiet=not progress)
         if unsolved := await asyncio.to_thread(unsolved_rows, plan):
             log.warning("%s", shown_unsolved(unsolved))
+    _log_end(collection)
+    return result
+
+
+def _log_end(collection: Collection) -> None:
+    """Log what is wrong with a run that has ended."""
     for warning in collection.warnings:
         log.warning("%s", warning)
     if refused := collection.progress.refused:
@@ -210,7 +210,6 @@ async def acollect(
         log.warning("%s", older)
     if collection.stopped:
         log.warning("stopped: %s; %s resumes the run", collection.stopped, IN_PYTHON.again)
-    return result
 
 
 P = ParamSpec("P")
@@ -239,7 +238,7 @@ def _waited_for(work: Coroutine[Any, Any, RunResult]) -> RunResult:
         return asyncio.run(work)
     thread = LoopThread()  # the loop that runs here, as in a notebook, cannot be waited for
     try:
-        task = thread.run(_begun(work))
+        task = thread.do(lambda: asyncio.create_task(work))
         try:
             return thread.run(_result_of(task))
         finally:
@@ -254,10 +253,6 @@ def _is_loop_running() -> bool:
     except RuntimeError:
         return False
     return True
-
-
-async def _begun(work: Coroutine[Any, Any, RunResult]) -> asyncio.Task[RunResult]:
-    return asyncio.create_task(work)
 
 
 async def _result_of(task: asyncio.Task[RunResult]) -> RunResult:
@@ -278,9 +273,11 @@ def _materialise_options(
     repeats: int, limit: int | None, sampling: Mapping[str, Any] | None, prompt_field: str | None
 ) -> MaterialiseOptions:
     try:
-        params = check_sampling(sampling or {})
         return MaterialiseOptions(
-            num_repeats=repeats, limit=limit, responses_create_params=params, prompt_field=prompt_field
+            num_repeats=_count("repeats", repeats),
+            limit=None if limit is None else _count("limit", limit),
+            responses_create_params=check_sampling(sampling or {}),
+            prompt_field=prompt_field,
         )
     except pydantic.ValidationError as error:
         raise ValueError(first_problem(error).replace("num_repeats", IN_PYTHON.num_repeats, 1)) from None

@@ -13,6 +13,7 @@ from typing import Any
 from gymq.cli.actions.collect import configured_window
 from gymq.cli.actions.data import blocks_of, collate
 from gymq.cli.actions.profile import profile_files
+from gymq.cli.collect import CollectArguments
 from gymq.cli.shared.configuration import read_config
 from gymq.cli.shared.parameters import NOWHERE, OF_THE_ROWS
 from gymq.cli.shared.sampling import read_sampling
@@ -66,7 +67,7 @@ def head_server_of(settings: Sequence[str]) -> tuple[dict[str, Any], str | None]
     return head, (tree.get("bridge") or {}).get("api_key")
 
 
-def end_to_end_of(settings: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
+def end_to_end_of(settings: Sequence[str]) -> tuple[list[str], CollectArguments]:
     """Return what `collection_of` does, for the data sets of a split that the configuration has, put into one file."""
     given, others = _taken(settings, ("split", "reuse_existing_data_preparation"))
     split = _text(given, "split", "ng_e2e_collect_rollouts")
@@ -82,23 +83,23 @@ def end_to_end_of(settings: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
     return collection_of([*others, f"++input_jsonl_fpath={json.dumps(str(collated))}"])
 
 
-def collection_of(settings: Sequence[str]) -> tuple[list[str], dict[str, Any]]:
+def collection_of(settings: Sequence[str]) -> tuple[list[str], CollectArguments]:
     """Return the overrides and the options of `gymq collect`."""
     given, others = _taken(settings, (*COLLECTION, *NOT_USED))
     tree = {**load([], others).tree, **given}
     output = Path(_text(tree, "output_jsonl_fpath", "ng_collect_rollouts"))
     prompt = tree.get("prompt_config")
-    options = {
-        "rows": Path(_text(tree, "input_jsonl_fpath", "ng_collect_rollouts")),
-        "output": output,
-        "agent": tree.get("agent_name"),
-        "num_repeats": _repeats(tree),
-        "num_repeats_add_seed": _flag(tree, "num_repeats_add_seed"),
-        "limit": _number(tree, "limit"),
-        "prompt_config": None if prompt is None else Path(prompt),
-        "concurrency": configured_window(tree),
-        "overwrite": not _flag(tree, "resume_from_cache") and output.exists(),
-    }
+    options = CollectArguments(
+        rows=Path(_text(tree, "input_jsonl_fpath", "ng_collect_rollouts")),
+        output=output,
+        agent=tree.get("agent_name"),
+        num_repeats=_repeats(tree),
+        num_repeats_add_seed=_flag(tree, "num_repeats_add_seed"),
+        limit=_number(tree, "limit"),
+        prompt_config=None if prompt is None else Path(prompt),
+        concurrency=configured_window(tree),
+        overwrite=not _flag(tree, "resume_from_cache") and output.exists(),
+    )
     return others, options
 
 
@@ -180,8 +181,8 @@ def _number(tree: dict[str, Any], name: str) -> int | None:
     return value
 
 
-def _repeats(tree: dict[str, Any]) -> int | dict[str, int] | None:
-    """Return a number of rollouts per row, or one for each agent; `_default` is that of the others."""
+def _repeats(tree: dict[str, Any]) -> Any:
+    """Return a number of rollouts per row, or a mapping with one for each agent; `_default` is that of the others."""
     value = tree.get("num_repeats")
     if not isinstance(value, dict):
         return _number(tree, "num_repeats")

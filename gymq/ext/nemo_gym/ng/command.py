@@ -45,12 +45,12 @@ def collect_rollouts(*settings: str) -> int:
     overrides, options = collection_of(settings)
     found = head_server_of(overrides)
     if found is None:
-        return collect(*overrides, **options)
+        return collect(*overrides, options=options)
     from gymq.cli.shared.sampling import read_sampling
     from gymq.ext.nemo_gym.ng.head_server import collect_from
 
     params, _ = read_sampling(overrides, OF_THE_ROWS)
-    return collect_from(found[0], {**options, "responses_create_params": params}, found[1])
+    return collect_from(found[0], options, params, found[1])
 
 
 @ng.command
@@ -65,7 +65,7 @@ def e2e_collect_rollouts(*settings: str) -> int:
     from gymq.ext.nemo_gym.ng.collecting import end_to_end_of
 
     overrides, options = end_to_end_of(settings)
-    return collect(*overrides, **options)
+    return collect(*overrides, options=options)
 
 
 @ng.command

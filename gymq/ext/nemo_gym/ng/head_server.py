@@ -12,22 +12,21 @@ from typing import Any
 import aiohttp
 import msgspec
 
-from gymq.cli.actions.collect import materialise_options
+from gymq.cli.actions.collect import collect_options
 from gymq.cli.actions.profile import profile_files
-from gymq.cli.shared.configuration import read_prompt
+from gymq.cli.collect import CollectArguments
 from gymq.cluster.server.address import reachable
+from gymq.config import load
 from gymq.data.datasets import Dataset
 from gymq.data.failure_status import RowFailed
 from gymq.data.jsonl import JsonlFile, atomic_write, numbered_lines, truncate_torn_line
 from gymq.data.materialise import Materialisation
 from gymq.data.rows import AGENT_REF, ROLLOUT_INDEX, TASK_INDEX, RowKey, decode_line
 from gymq.data.run_files import Appender
-from gymq.defaults import DEFAULT_WINDOW
 from gymq.errors import UsageError
 from gymq.ext.nemo_gym.client import Row, RowClient
 from gymq.redaction import hide, redact
 from gymq.render import counted, say
-from gymq.runs.collection.options import CollectOptions
 from gymq.runs.collection.plan import RunPlan
 
 CONNECT_S = 30.0
@@ -35,7 +34,9 @@ _SHOWN_CHARS = 500
 _AGENTS = "responses_api_agents"
 
 
-def collect_from(head: Mapping[str, Any], options: Mapping[str, Any], api_key: str | None) -> int:
+def collect_from(
+    head: Mapping[str, Any], options: CollectArguments, params: Mapping[str, Any], api_key: str | None
+) -> int:
     """Roll out a data set with the servers that a head server lists: those of gymq's bridge, or of NeMo Gym.
 
     Rows whose result is in the output already are left out; failed ones are not in it, so that the same command with
@@ -43,16 +44,17 @@ def collect_from(head: Mapping[str, Any], options: Mapping[str, Any], api_key: s
 
     Args:
         head: `host` and `port`.
-        options: of `gymq collect`, as `ng.collection_of` returns them.
+        options: as `collection_of` returns them.
+        params: sampling parameters that replace those of the rows.
         api_key: of the bridge, if it wants one.
     """
     hide(api_key or "")
-    return asyncio.run(_collect(f"http://{reachable(head['host'])}:{head['port']}", options, api_key))
+    plan = RunPlan(collect_options(options, params, load([], [])))
+    return asyncio.run(_collect(f"http://{reachable(head['host'])}:{head['port']}", plan, api_key))
 
 
-async def _collect(url: str, options: Mapping[str, Any], api_key: str | None) -> int:
+async def _collect(url: str, plan: RunPlan, api_key: str | None) -> int:
     agents = await _agents_of(url, api_key)
-    plan = _plan_of(options)
     plan.check_paths()
     files = plan.files
     with files.locked():
@@ -69,22 +71,6 @@ async def _collect(url: str, options: Mapping[str, Any], api_key: str | None) ->
     if failures.count:
         say(f"{counted(failures.count, 'rollout')} failed; the same command with +resume_from_cache=true tries again")
     return 3 if failures.count else 0
-
-
-def _plan_of(options: Mapping[str, Any]) -> RunPlan:
-    prompt = options["prompt_config"]
-    settings = materialise_options(
-        agent_name=options["agent"],
-        limit=options["limit"],
-        num_repeats=options["num_repeats"] or 1,
-        num_repeats_add_seed=options["num_repeats_add_seed"],
-        responses_create_params=options["responses_create_params"],
-        prompt=None if prompt is None else read_prompt(prompt),
-    )
-    window = options["concurrency"] or DEFAULT_WINDOW
-    return RunPlan(
-        CollectOptions(options["rows"], options["output"], settings, window=window, overwrite=options["overwrite"])
-    )
 
 
 def _materialise(
