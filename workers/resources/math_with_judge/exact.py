@@ -14,9 +14,10 @@ SAME_DECIMAL = 2e-6  # relative difference of decimals that are the same, such a
 
 def same_number(expected: Any, answer: Any) -> bool | None:
     """Return whether two expressions of sympy are the same number; None if one is none, or cannot be calculated."""
-    from sympy import Basic, Float
+    from sympy import Float
 
-    if not all(isinstance(one, Basic) and getattr(one, "is_number", False) for one in (expected, answer)):
+    expected, answer = as_number(expected), as_number(answer)
+    if expected is None or answer is None:
         return None
     exact = _fraction(expected), _fraction(answer)
     if None not in exact:
@@ -31,6 +32,17 @@ def same_number(expected: Any, answer: Any) -> bool | None:
     if is_decimal and all(one.is_real and not one - round(one) for one in (ours, theirs)):
         return int(ours) == int(theirs)
     return bool(abs(ours - theirs) <= largest * (SAME_DECIMAL if is_decimal else SAME_EXACT))
+
+
+def as_number(one: Any) -> Any:
+    """Return a number, in which the letter i is the imaginary unit; None for what is none."""
+    from sympy import Basic, I
+
+    if not isinstance(one, Basic):
+        return None
+    units = {letter: I for letter in one.free_symbols if letter.name == "i"}
+    number = one.subs(units) if units and len(units) == len(one.free_symbols) else one
+    return number if getattr(number, "is_number", False) else None
 
 
 def _fraction(number: Any) -> Fraction | None:

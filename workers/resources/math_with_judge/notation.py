@@ -23,7 +23,7 @@ _SIGNS = str.maketrans(
         **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff", ""),
         **{sign: f"\\{name} " for sign, name in _COMMANDS},
         "\u00b0": r"^{\circ}",
-        "\u2032": "'",
+        **dict.fromkeys("\u2018\u2019\u2032", "'"),
         "\u2033": "''",
     }
 )
@@ -67,7 +67,14 @@ _REPEATING = re.compile(
     r"(?<![\d.])(\d*)\.(\d*)(?:\\(?:overline|bar)\s*\{(\d+)\}|\\dot\s*\{?(\d)\}?(?:(\d*)\\dot\s*\{?(\d)\}?)?|\((\d+)\))"
 )
 _FUNCTION = re.compile(rf"(?<![\\A-Za-z])({_FUNCTIONS})(?![A-Za-z])")
-_NAME = re.compile(r"(?<![\\A-Za-z])(pi|theta|alpha|beta|infinity|inf)(?![A-Za-z])")
+_NAME = re.compile(r"(?<![\\A-Za-z])(pi|theta|alpha|beta|infinity|inf|oo)(?![A-Za-z])")
+_INFINITE = frozenset({"infinity", "inf", "oo"})
+_CHOSEN = r"(\d{1,4}|[a-z]), ?(\d{1,4}|[a-z])"
+_BINOMIALS = (
+    re.compile(rf"(?<![\\A-Za-z])(?:C|nCr|binom) ?\( ?{_CHOSEN} ?\)"),
+    re.compile(r"(?:\{ ?\} ?)?[\^_] ?\{? ?(\d{1,4}|[a-z]) ?\}? ?C ?_ ?\{? ?(\d{1,4}|[a-z]) ?\}?"),
+    re.compile(r"\{? ?(\d{1,4}|[a-z]) ?\\choose ?(\d{1,4}|[a-z]) ?\}?"),
+)
 _OPENS = re.compile(r"(?<![\\A-Za-z])(sqrt|cbrt|abs)\s*\(|\^\s*\(")
 _HEADS = {"sqrt": (r"\sqrt{", "}"), "cbrt": (r"\sqrt[3]{", "}"), "abs": ("|", "|"), None: ("^{", "}")}
 _MOST_OPENINGS = 50
@@ -89,7 +96,14 @@ def tidy(answer: str) -> str:
     text = _SAYS.sub(_unless_it_introduces, text).strip()
     text = undressed(_without_stop(text))
     text = _REPEATING.sub(_fraction, text)
-    return _PRODUCT.sub(_as_product, _from_plain(text))
+    return _PRODUCT.sub(_as_product, _from_plain(text)).strip()
+
+
+def with_binomials(text: str) -> str:
+    """Return a formula with `\\binom` for the other ways to write one. `C(3,0)` may also be a point."""
+    for pattern in _BINOMIALS:
+        text = pattern.sub(r"\\binom{\1}{\2}", text)
+    return text
 
 
 def _compatible(signs: str) -> str:
@@ -136,7 +150,7 @@ def _from_plain(text: str) -> str:
         before, behind = _HEADS[opens[1]]
         text = f"{text[: opens.start()]}{before}{text[opens.end() : end]}{behind}{text[end + 1 :]}"
     text = _FUNCTION.sub(r"\\\1", text)
-    text = _NAME.sub(lambda found: "\\" + {"inf": "infty", "infinity": "infty"}.get(found[1], found[1]) + " ", text)
+    text = _NAME.sub(lambda found: "\\" + ("infty" if found[1] in _INFINITE else found[1]) + " ", text)
     text = _POWER_OF_DIGITS.sub(r"^{\1}", text)
     return _TIMES.sub(r" \\cdot ", text)
 

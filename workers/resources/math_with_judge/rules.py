@@ -8,13 +8,13 @@ from typing import Any
 
 from gymq.workers.resources.math_with_judge.equivalence import Equivalence, by_library, is_contradiction, targets
 from gymq.workers.resources.math_with_judge.exact import same_number
-from gymq.workers.resources.math_with_judge.notation import is_balanced, tidy
+from gymq.workers.resources.math_with_judge.notation import is_balanced, tidy, with_binomials
 from gymq.workers.resources.math_with_judge.texts import CURRENCY, other_signs, same_text
 
 from gymq.text import boxes, conclusion
 
 MOST_BITS = 1_000_000  # of a power that is calculated
-DEEPEST = 7  # brackets that are open at once
+DEEPEST = 6  # brackets that are open at once
 
 _OPENS = r"[{ ]{0,2}(?:\\left)?[(]?"
 _TOWER = re.compile(rf"(?<![\d.])(?:\d++|e)(?: ?\^ ?{_OPENS} ?-?(?:\d++|e))+")
@@ -23,6 +23,7 @@ _BRACKET = re.compile(r"[()\[\]{}]")
 _LONG = re.compile(
     r"\d{6}[)} ]?!|\d{4}[)} ]?!!|![)}]{1,3} ?!|\\[dt]?binom ?\{ ?\d{6}|\\(?:sum|prod)(?![a-z])[^$]{0,60}\^ ?\{? ?\d{5}"
     r"|(?:\\(?:log|ln|exp|sin|cos|tan) ?[({]{1,2}){4}|[a-z][^()]{0,40}\) ?\^ ?\{? ?\d{3}|\\(?:o|i{0,3})int(?![a-z])"
+    r"|(?:\|[^|$\n]{0,30}+){9}|(?:=[^=$\n]{0,30}+){16}"
 )
 
 LONGEST_ANSWER = 200  # characters; or three times as many as the expected answer has, if that is more
@@ -54,6 +55,8 @@ def as_meant(expected_answer: str, reply: str) -> Equivalence:
         given = value.strip()
     is_other = other_signs(wanted, given)
     wanted, given = wanted.removeprefix(CURRENCY), given.removeprefix(CURRENCY)
+    if not (wanted.startswith("C(") and given.startswith("C(")):
+        wanted, given = with_binomials(wanted), with_binomials(given)
     readings = _read(f"\\boxed{{{given}}}")
     shown = str(readings[0]) if readings else given
     return Equivalence(float(not is_other and _is_same(wanted, given, readings)), shown)

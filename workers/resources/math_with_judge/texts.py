@@ -8,7 +8,13 @@ from gymq.workers.resources.string_match.measures import in_signs, unit_of
 
 CURRENCY = "\\$"
 _TEXT = re.compile(r"\\(?:text(?:bf|it|rm|normal)?|mathrm|mbox)\s*\{([^{}]*)\}")
-_LETTERS = re.compile(r"[A-Z]{2,}|[A-Za-z]{3,}")
+_LETTERS = re.compile(r"[A-Z]{2,}|[A-Za-z]{3,}|(?i:no|on|or|is|it|in|if|ok|up|go|he|we|us)")
+# Letters in an order of their own, as of a multiple choice or of a ranking.
+_LISTED = re.compile(r"\(?[A-Z](?:(?: ?[,;] ?| )[A-Z])+\)?")
+_ABBREVIATION = re.compile(r"[A-Z](?:\. ?[A-Z])+\.?")
+_PART = r"[A-Za-z]+(?:['-][A-Za-z]+)*\.?"
+_WORDS = re.compile(rf"{_PART}(?: {_PART})+|[A-Z][a-z]*(?:'[A-Z]?[a-z]+|(?:-[A-Z][a-z]+)+)")
+_LONG_WORD = re.compile(r"[A-Za-z]{3,}")
 _FIGURE = re.compile(r"\\?(angle|triangle|overline|overleftrightarrow|square|odot|arc|widehat) ?\{? ?([A-Z]{2,}) ?\}?")
 _NUMBERS = re.compile(r"(\d+(?: ?[-:] ?\d+)+|\d+(?: ?/ ?\d+){2}) ?([A-Za-z ]*)")
 _IN_A_BASE = re.compile(r"(\d[\dA-F]*)(?:_ ?\{? ?(\d+) ?\}?)?")
@@ -27,6 +33,10 @@ def same_text(expected: str, answer: str) -> bool | None:
     wanted, given = _plain(expected), _plain(answer)
     if not wanted:
         return None
+    if _ABBREVIATION.fullmatch(wanted) or (wanted.isupper() and _ABBREVIATION.fullmatch(given)):
+        return _letters(wanted) == _letters(given).upper()
+    if _LISTED.fullmatch(wanted):
+        return _same_list(_letters(wanted), given)
     if figure := _FIGURE.fullmatch(wanted):
         other = _FIGURE.fullmatch(given)
         return other is not None and other[1] == figure[1] and _same_figure(figure[1], figure[2], other[2])
@@ -43,7 +53,11 @@ def same_text(expected: str, answer: str) -> bool | None:
         other = _IN_A_BASE.fullmatch(given)
         return other is not None and other[1].lstrip("0") == number[1].lstrip("0") and other[2] in (None, number[2])
     if _LETTERS.fullmatch(wanted) and wanted.lower() not in _FORMULA_NAMES:
-        return given == wanted if wanted.isupper() else given.lower() == wanted.lower()
+        if wanted.isupper():
+            return given == wanted or (_LISTED.fullmatch(given) is not None and _letters(given) == wanted)
+        return given.lower() == wanted.lower()
+    if _WORDS.fullmatch(wanted) and set(_LONG_WORD.findall(wanted.lower())) - _FORMULA_NAMES:
+        return _without_stops(given) == _without_stops(wanted)
     if _TEXT.search(expected) and not re.search(r"[\d=^_\\]", wanted):
         return given.lower() == wanted.lower()
     return None
@@ -60,6 +74,22 @@ def other_signs(expected: str, answer: str) -> bool:
     if not wanted or not given:
         return False
     return _powers(wanted) != _powers(given) or not (wanted <= given or given <= wanted)
+
+
+def _same_list(letters: str, given: str) -> bool | None:
+    """Return whether an answer gives the same letters in their order; None if they may have another order."""
+    if letters == _letters(given) and (given.isalpha() or _LISTED.fullmatch(given)):
+        return True
+    is_ranking = len(letters) > 2 and letters != "".join(sorted(letters))
+    return False if is_ranking else None
+
+
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalpha, text))
+
+
+def _without_stops(text: str) -> str:
+    return text.replace(".", "").lower()
 
 
 def _plain(text: str) -> str:

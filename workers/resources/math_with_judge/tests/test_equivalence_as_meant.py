@@ -7,7 +7,7 @@ import time
 from fractions import Fraction
 
 import pytest
-from gymq.workers.resources.math_with_judge.rules import as_meant, last_answer
+from gymq.workers.resources.math_with_judge.rules import as_meant, end_of_huge, last_answer
 
 
 @pytest.fixture(autouse=True)
@@ -268,3 +268,109 @@ def test_a_megabyte_is_judged_in_a_second(part):
 def test_a_reply_that_repeats_itself_is_wrong(part, in_a_box):
     text = part * (40_000 // len(part))
     assert as_meant("5", f"\\boxed{{{text}}}" if in_a_box else text).reward == 0.0
+
+
+WORDS_AND_NAMES = [
+    *[("no", other, False) for other in ("on", "n", "yes", "o n")],
+    ("on", "no", False),
+    *[("no", other, True) for other in ("No", "NO", r"\text{no}", r"\mathrm{No}", "no.")],
+    ("No", r"\text{on}", False),
+    ("is", "si", False),
+    ("xy", "yx", True),
+    ("no solution", r"\text{No solution}", True),
+    ("no solution", "solution no", False),
+    *[("O'Brien", other, True) for other in ("O\u2019Brien", r"\text{O'Brien}", "o'brien")],
+    *[("O'Brien", other, False) for other in ("O'Brine", "Brien", "O'Neil")],
+    ("D'Alembert", r"\text{D'Alembert}", True),
+    ("Mary-Jane", r"\text{Mary-Jane}", True),
+    ("Mary-Jane", "Jane-Mary", False),
+    *[("U.S.A.", other, True) for other in ("USA", r"\text{USA}", "U. S. A.", "U.S.A")],
+    *[("U.S.A.", other, False) for other in ("U.S.S.R.", "A.S.U.", "US", "U.A.S.")],
+    ("USA", "U.S.A.", True),
+    ("UK", "U.K.", True),
+    ("UK", "K.U.", False),
+    ("St. Louis", "St Louis", True),
+    ("J. Smith", "J Smith", True),
+    ("J. Smith", "S. Jmith", False),
+]
+
+
+@pytest.mark.parametrize(("expected", "answer", "is_same"), WORDS_AND_NAMES)
+def test_words_and_names_are_no_products(expected, answer, is_same):
+    assert earns(expected, answer) == is_same
+
+
+ORDERS = [
+    *[("DBCA", other, True) for other in ("D, B, C, A", "D,B,C,A", "D B C A", "D; B; C; A", "(D, B, C, A)")],
+    *[("DBCA", other, False) for other in ("DBAC", "D, B, A, C", "A, B, C, D", "D, B, C", "D, B, C, A, E")],
+    *[("D, B, C, A", other, True) for other in ("DBCA", "D,B,C,A", "(D,B,C,A)", r"\text{D, B, C, A}")],
+    *[("D, B, C, A", other, False) for other in ("DBAC", "D, B, A, C", "A, B, C, D", "ABCD")],
+    *[("A, C", other, True) for other in ("C, A", "AC", "A and C")],
+    *[("A, C", other, False) for other in ("A, B", "AB", "A", "A, B, C")],
+    ("(A, B)", "(B, A)", False),
+]
+
+
+@pytest.mark.parametrize(("expected", "answer", "is_same"), ORDERS)
+def test_an_order_of_letters_is_the_same_with_commas(expected, answer, is_same):
+    assert earns(expected, answer) == is_same
+
+
+INFINITIES = [
+    *[(r"\infty", other, True) for other in ("oo", "inf", "infinity", "+oo", "\u221e")],
+    *[("oo", other, True) for other in (r"\infty", r"+\infty")],
+    *[("oo", other, False) for other in ("-oo", "0", "00", r"-\infty")],
+    (r"(-\infty, 3)", "(-oo, 3)", True),
+    (r"[0, \infty)", "[0, oo)", True),
+    (r"[0, \infty)", "(0, oo)", False),
+]
+
+
+@pytest.mark.parametrize(("expected", "answer", "is_same"), INFINITIES)
+def test_infinity_has_many_spellings(expected, answer, is_same):
+    assert earns(expected, answer) == is_same
+
+
+BINOMIALS = [
+    *[(r"\binom{5}{2}", o, True) for o in ("C(5,2)", "nCr(5, 2)", "binom(5,2)", r"{5 \choose 2}", "{}_5C_2", "10")],
+    *[("10", other, True) for other in ("C(5,2)", r"{}^5C_2", r"\binom{5}{3}")],
+    *[("C(5,2)", other, True) for other in (r"\binom{5}{2}", "C(5, 2)", "10")],
+    *[("C(5,2)", other, False) for other in (r"\binom{6}{2}", "11", "(5,2)", "C(6,2)")],
+    ("C(3,0)", "C(4,0)", False),
+    ("C(n,2)", r"\binom{n}{2}", True),
+    (r"\binom{n}{2}", "C(n,3)", False),
+]
+
+
+@pytest.mark.parametrize(("expected", "answer", "is_same"), BINOMIALS)
+def test_binomial_coefficients_have_many_spellings(expected, answer, is_same):
+    assert earns(expected, answer) == is_same
+
+
+COMPLEX = [
+    *[("-1", other, True) for other in ("i^2", r"e^{i\pi}", r"e^{\pi i}", "e^(i*pi)", r"e^{-i\pi}")],
+    *[("-1", other, False) for other in ("i", "i^4", r"e^{i\pi/2}", r"e^{2i\pi}")],
+    ("i^2", "-1", True),
+    ("i^2", "1", False),
+    (r"e^{i\pi}", "1", False),
+    ("i", r"e^{\frac{i\pi}{2}}", True),
+    ("i", "-i", False),
+    ("1+i", r"\sqrt{2}e^{i\pi/4}", True),
+    ("1+i", r"\sqrt{2}e^{-i\pi/4}", False),
+    ("(1+i)^2", "2i", True),
+    ("(1+i)^2", "2", False),
+    (r"\cos(1)+i\sin(1)", "e^{i}", True),
+    ("i^2 R", "R i^2", True),
+    ("i^2 R", "-R", False),
+]
+
+
+@pytest.mark.parametrize(("expected", "answer", "is_same"), COMPLEX)
+def test_the_letter_i_is_the_imaginary_unit_of_numbers(expected, answer, is_same):
+    assert earns(expected, answer) == is_same
+
+
+@pytest.mark.parametrize("formula", ["|x|" * 50, "|" * 190, "x=" * 80 + "5", "(" * 7 + "x" + ")" * 7], ids=len)
+def test_a_formula_that_takes_long_to_read_is_not_read(formula):
+    assert end_of_huge(formula)
+    assert not end_of_huge("|x-1| + |x+2| = a = b = 5")
