@@ -46,6 +46,14 @@ def prompt_of(turn: int) -> array[int]:
     return _all[: turn * (BETWEEN + SAMPLED) + BETWEEN]
 
 
+def rewritten_prompt_of(turn: int) -> array[int]:
+    """The tokens before a turn where the template keeps the second half of each earlier reply."""
+    ids = array("i")
+    for number in range(turn):
+        ids.extend(PROMPTS[number % _NUM] + GENERATIONS[number % _NUM][SAMPLED // 2 :])
+    return ids + PROMPTS[turn % _NUM]
+
+
 @functools.cache
 def long_prompt(num_tokens: int) -> tuple[str, array[int]]:
     """Return a prompt of real text, the documents of gymq, and its tokens: equal words have equal ones."""
@@ -90,7 +98,8 @@ class Reader(gymq.Model):
         else:
             item |= {"type": "function_call", "call_id": f"i{turn}", "name": "read", "arguments": "{}"}
         if asked["token_ids"] == "yes":
-            item["prompt_token_ids"] = long_prompt(int(asked["prompt_tokens"]))[1] + prompt_of(turn)
+            prompt = rewritten_prompt_of(turn) if asked["rewriting"] == "yes" else prompt_of(turn)
+            item["prompt_token_ids"] = long_prompt(int(asked["prompt_tokens"]))[1] + prompt
             item["generation_token_ids"] = GENERATIONS[turn % _NUM]
             item["generation_log_probs"] = LOG_PROBS[turn % _NUM]
         return response_of(item, BETWEEN, SAMPLED)

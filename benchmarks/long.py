@@ -63,6 +63,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.long", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="5 and 200 turns only, a quarter as many")
     parser.add_argument("--memory", action="store_true", help="256 rollouts of 100 turns in flight: their memory")
+    parser.add_argument("--rewriting", action="store_true", help="a chat template that drops thoughts of earlier turns")
     parser.add_argument("--group", action="store_true", help="what samples of one long prompt share: stored bytes")
     arguments = parser.parse_args()
     if arguments.group:
@@ -76,12 +77,13 @@ def main() -> None:
     turns = (TURNS[0], TURNS[-1]) if arguments.quick else TURNS
     in_all = TURNS_IN_ALL // 4 if arguments.quick else TURNS_IN_ALL
     ratios = {}
-    for token_ids in (False, True):
+    for token_ids in (True,) if arguments.rewriting else (False, True):
         print(f"\n{'with' if token_ids else 'without'} token ids; of a turn:")
         print("turns    CPU ms   wire kB  store kB   file kB  peak MiB")
         costs = []
         for number in turns:
-            cost = _once(number, token_ids, max(REPEATS, in_all // number // REPEATS * REPEATS))
+            rollouts = max(REPEATS, in_all // number // REPEATS * REPEATS)
+            cost = _once(number, token_ids, rollouts, rewriting=arguments.rewriting)
             print(cost.line(), flush=True)
             costs.append(cost)
         few, many = costs[0], costs[-1]
@@ -116,9 +118,10 @@ def _once(
     in_flight: int = IN_FLIGHT,
     repeats: int = REPEATS,
     prompt_tokens: int = 0,
+    rewriting: bool = False,
 ) -> Cost:
     num_tasks = max(REPEATS, rollouts // repeats)
-    rows = b"".join(_row(number, turns, token_ids, prompt_tokens) for number in range(num_tasks))
+    rows = b"".join(_row(number, turns, token_ids, prompt_tokens, rewriting) for number in range(num_tasks))
     with tempfile.TemporaryDirectory(prefix="gymq-bench-") as folder:
         return uvloop.run(_run(turns, rows, rollouts, in_flight, repeats, Path(folder)))
 
@@ -159,8 +162,13 @@ async def _run(turns: int, rows: bytes, rollouts: int, in_flight: int, repeats: 
     return Cost(turns, 1000 * cpu / in_all, received / in_all, stored / in_all, file / in_all, peak)
 
 
-def _row(number: int, turns: int, token_ids: bool, prompt_tokens: int) -> bytes:
-    asked = {"turns": str(turns), "token_ids": "yes" if token_ids else "no", "prompt_tokens": str(prompt_tokens)}
+def _row(number: int, turns: int, token_ids: bool, prompt_tokens: int, rewriting: bool) -> bytes:
+    asked = {
+        "turns": str(turns),
+        "token_ids": "yes" if token_ids else "no",
+        "prompt_tokens": str(prompt_tokens),
+        "rewriting": "yes" if rewriting else "no",
+    }
     params: dict[str, Any] = {
         "input": [{"role": "user", "content": f"{long_prompt(prompt_tokens)[0]}Read book {number}."}],
         "tools": [READ],

@@ -183,7 +183,7 @@ class Record:
 
 def _added(prompt: Any, token_ids: list[int], before: CallTokens | None) -> Sequence[int]:
     """Return the tokens of a prompt after those of the sequence so far."""
-    if isinstance(prompt, ContinuedPrompt) and prompt.follows(before):
+    if isinstance(prompt, ContinuedPrompt) and prompt.continues(before):
         return prompt.suffix
     whole: list[int] = prompt if isinstance(prompt, list) else prompt.tolist()
     if whole[: len(token_ids)] != token_ids:

@@ -83,7 +83,7 @@ def one_chain(output: Sequence[Item]) -> Trainable:
         if chain is None:
             chain = _Chain()
             chains.append(chain)
-        if isinstance(tokens.prompt, ContinuedPrompt) and tokens.prompt.follows(chain.last):
+        if isinstance(tokens.prompt, ContinuedPrompt) and tokens.prompt.continues(chain.last):
             chain.seen += _packed(tokens.prompt.suffix)
         else:
             chain.seen = bytearray(_packed(tokens.prompt))
@@ -104,7 +104,7 @@ def one_chain(output: Sequence[Item]) -> Trainable:
 
 def _continued(chains: Sequence[_Chain], prompt: Sequence[int]) -> _Chain | None:
     """Return the longest chain that a prompt continues. Of a prompt that refers to a chain, only the rest is read."""
-    begun = next((one for one in chains if isinstance(prompt, ContinuedPrompt) and prompt.follows(one.last)), None)
+    begun = next((one for one in chains if isinstance(prompt, ContinuedPrompt) and prompt.continues(one.last)), None)
     if begun is None:
         ids = _packed(prompt)
         continued = [one for one in chains if ids.startswith(one.seen)]

@@ -1,8 +1,8 @@
 """The forms that the token ids of a response have in a file.
 
 In the form `full` each item has its whole prompt, as NeMo Gym writes it, so a file grows with the square of the turns.
-In the form `chain` the prompt of a later call is the number of tokens of the call before it, `prompt_prefix_length`,
-and the tokens after them, `prompt_suffix_token_ids`.
+In the form `chain` the prompt of a later call is the number of tokens that it shares with the call before it,
+`prompt_prefix_length`, and the tokens after them, `prompt_suffix_token_ids`.
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@
 In memory they are `array.array`: 'i' for ids (int32), 'f' or 'd' for log probs. float32 is used if it represents every
 value exactly, as it does for values of an engine; otherwise float64, so packing never changes a number.
 
-The prompt of a later call of a conversation is a `ContinuedPrompt`: in memory and on the wire it takes the space of its
-new tokens.
+The prompt of a later call of a conversation is a `ContinuedPrompt`: in memory and on the wire it takes the space of the
+tokens that it does not share with the call before.
 """
 
 from __future__ import annotations
@@ -41,35 +41,47 @@ class CallTokens(NamedTuple):
 
 
 class ContinuedPrompt(Sequence[int]):
-    """The prompt of a model call that begins with the tokens of the call before it.
+    """The prompt of a model call that begins with the first tokens of the call before it.
 
     Attributes:
-        prefix_length: number of tokens of the call before: its prompt and its generation.
+        prefix_length: how many of them: all tokens of its prompt and its generation, or fewer where a chat template
+            writes earlier turns differently.
         suffix: the tokens after them.
     """
 
-    __slots__ = ("_before", "prefix_length", "suffix")
+    __slots__ = ("_before", "_source", "prefix_length", "suffix")
 
     def __init__(self, prefix_length: int, suffix: array[int], before: CallTokens | None = None) -> None:
         self.prefix_length = prefix_length
         self.suffix = suffix
         self._before: CallTokens | None = None
+        self._source: CallTokens | None = None  # the earliest call that is known to begin with the shared tokens
         if before is not None:
             self.follow(before)
 
     def follow(self, before: CallTokens) -> None:
-        """Set the call that this prompt continues.
+        """Set the call before this prompt.
 
         Raises:
-            ValueError: its number of tokens is not `prefix_length`.
+            ValueError: it has fewer tokens than `prefix_length`.
         """
-        num_tokens = len(before.prompt) + len(before.generation)
-        if num_tokens != self.prefix_length:
+        num_tokens = _num_tokens(before)
+        if not 0 <= self.prefix_length <= num_tokens:
             raise ValueError(f"continues {self.prefix_length} tokens, but there are {num_tokens} before")
-        self._before = before
+        # Each step from source to source needs more tokens, so `full` takes few of them, however many calls there are.
+        source = before
+        while isinstance(prompt := source.prompt, ContinuedPrompt) and self.prefix_length <= prompt.prefix_length:
+            if prompt._source is None:
+                break
+            source = prompt._source
+        self._before, self._source = before, source
+
+    def continues(self, before: CallTokens | None) -> bool:
+        """Return whether this prompt follows that call and begins with all of its tokens."""
+        return before is not None and self.follows(before) and self.prefix_length == _num_tokens(before)
 
     def follows(self, before: CallTokens | None) -> bool:
-        """Return whether this prompt continues that call, as set by `follow`."""
+        """Return whether that is the call before this prompt, as set by `follow`."""
         known = self._before
         return (
             known is not None
@@ -84,16 +96,19 @@ class ContinuedPrompt(Sequence[int]):
         Raises:
             ValueError: the call before is not known.
         """
-        pieces: list[Sequence[int]] = []
+        continued: list[ContinuedPrompt] = []
         prompt: Sequence[int] = self
         while isinstance(prompt, ContinuedPrompt):
-            if prompt._before is None:
+            if prompt._source is None:
                 raise ValueError("continues a call that is not there")
-            pieces += (prompt.suffix, prompt._before.generation)
-            prompt = prompt._before.prompt
+            continued.append(prompt)
+            prompt = prompt._source.prompt
         ids = array("i", prompt)
-        for piece in reversed(pieces):
-            ids.extend(piece if isinstance(piece, array) else array("i", piece))
+        for prompt in reversed(continued):
+            assert prompt._source is not None
+            ids.extend(_ids(prompt._source.generation))
+            del ids[prompt.prefix_length :]
+            ids.extend(prompt.suffix)
         return ids
 
     def tolist(self) -> list[int]:
@@ -119,7 +134,7 @@ class ContinuedPrompt(Sequence[int]):
         if self is other:
             return True
         if isinstance(other, ContinuedPrompt) and self.follows(other._before):
-            return self.suffix == other.suffix
+            return self.prefix_length == other.prefix_length and self.suffix == other.suffix
         return isinstance(other, Sequence | array) and len(self) == len(other) and self.tolist() == list(other)
 
     __hash__ = None  # type: ignore[assignment]
@@ -194,7 +209,7 @@ def linked(items: list[Any]) -> list[Any]:
 
 
 class TokenChain:
-    """The tokens of a conversation so far, to detect prompts that continue them. No tokens are copied."""
+    """The tokens of a conversation so far, to find what prompts share with them. Few tokens are copied."""
 
     def __init__(self, last: CallTokens | None) -> None:
         """Begin with the last call of a conversation."""
@@ -206,7 +221,7 @@ class TokenChain:
         self._num_pieces = len(self._pieces)  # of this chain: replies to the same call share the beginning
 
     def after(self, output: list[Any]) -> tuple[TokenChain, list[Any]]:
-        """Return the chain after a reply, and the reply's items; prompts that continue the chain refer to it."""
+        """Return the chain after a reply, and the reply's items; prompts that share tokens with it refer to it."""
         chain = TokenChain(None)
         chain._last, chain._pieces, chain._num_pieces = self._last, self._pieces, self._num_pieces
         items = list(output)  # a model may give the same items in another reply
@@ -217,16 +232,17 @@ class TokenChain:
         return chain, items
 
     def _add(self, tokens: CallTokens) -> Sequence[int]:
-        """Add the tokens of a call; return its prompt, continued if it continues the chain."""
+        """Add the tokens of a call; return its prompt, without the tokens that it shares with the chain."""
         if len(self._pieces) != self._num_pieces:
             self._pieces = self._pieces[: self._num_pieces]  # another reply to the same call was added to it
         prompt = tokens.prompt
         if isinstance(prompt, ContinuedPrompt) and not prompt.follows(self._last):
             prompt = prompt.full()
-        if self._last is not None and isinstance(prompt, array) and self._begins(prompt):
-            length = len(self._last.prompt) + len(self._last.generation)
-            prompt = ContinuedPrompt(length, prompt[length:], self._last)
+        if self._last is not None and isinstance(prompt, array) and (shared := self._num_shared(prompt)):
+            prompt = ContinuedPrompt(shared, prompt[shared:], self._last)
         if isinstance(prompt, ContinuedPrompt):
+            if not prompt.continues(self._last):
+                self._pieces = self._first(prompt.prefix_length)
             self._pieces += (prompt.suffix, _ids(tokens.generation))
         else:
             self._pieces = [_ids(prompt), _ids(tokens.generation)]
@@ -234,18 +250,45 @@ class TokenChain:
         self._last = CallTokens(prompt, tokens.generation)
         return prompt
 
-    def _begins(self, prompt: array[int]) -> bool:
-        """Return whether a prompt begins with the tokens so far; each piece is compared as bytes."""
+    def _num_shared(self, prompt: array[int]) -> int:
+        """Return how many tokens a prompt and the chain have in common at their beginning."""
         data, position = prompt.tobytes(), 0
         for piece in self._pieces:
             if not data.startswith(piece, position):  # works with any buffer
-                return False
+                position += _common_bytes(piece.tobytes(), data[position:])
+                break
             position += len(piece) * piece.itemsize
-        return True
+        return position // prompt.itemsize
+
+    def _first(self, num_tokens: int) -> list[array[int]]:
+        """Return the pieces of the first tokens of the chain."""
+        pieces = []
+        for piece in self._pieces:
+            if num_tokens <= 0:
+                break
+            pieces.append(piece if len(piece) <= num_tokens else piece[:num_tokens])
+            num_tokens -= len(piece)
+        return pieces
 
 
 def _ids(tokens: Sequence[int]) -> array[int]:
     return tokens if isinstance(tokens, array) else array("i", tokens)
+
+
+def _num_tokens(call: CallTokens) -> int:
+    return len(call.prompt) + len(call.generation)
+
+
+def _common_bytes(one: bytes, other: bytes) -> int:
+    """Return how many bytes are equal at the beginning."""
+    same, different = 0, min(len(one), len(other)) + 1
+    while different - same > 1:
+        middle = (same + different) // 2
+        if one[same:middle] == other[same:middle]:
+            same = middle
+        else:
+            different = middle
+    return same
 
 
 def pack(response: dict[str, Any]) -> None:

@@ -77,7 +77,8 @@ def test_what_has_no_continued_prompt_is_unchanged() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ({"prompt_prefix_length": 2}, r"output\[2\].prompt_token_ids: continues 2 tokens, but there are 3 before"),
+        ({"prompt_prefix_length": 4}, r"output\[2\].prompt_token_ids: continues 4 tokens, but there are 3 before"),
+        ({"prompt_prefix_length": -1}, r"output\[2\].prompt_token_ids: continues -1 tokens, but there are 3 before"),
         ({"prompt_prefix_length": "3"}, "prompt_prefix_length is '3', not the number of tokens before"),
         ({"prompt_prefix_length": True}, "prompt_prefix_length is True"),
         ({"prompt_suffix_token_ids": "4"}, "prompt_suffix_token_ids is not a list of token ids"),

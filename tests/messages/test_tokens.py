@@ -221,7 +221,7 @@ def test_each_state_of_an_environment_is_a_conversation_of_its_own() -> None:
 
 @pytest.mark.parametrize(
     ("prefix_length", "message"),
-    [(2, "continues 2 tokens, but there are 3 before"), (2**63, "continues 9223372036854775808 tokens")],
+    [(4, "continues 4 tokens, but there are 3 before"), (2**63, "continues 9223372036854775808 tokens")],
 )
 def test_a_continued_prompt_of_another_length_is_refused(prefix_length: int, message: str) -> None:
     items = conversation(*TURNS)
@@ -256,5 +256,43 @@ def test_replies_to_the_same_call_are_chains_of_their_own() -> None:
     _, (other,) = after_other.after(called([1, 2, 3, 4, 5, 8], 9))
     assert isinstance(one["prompt_token_ids"], ContinuedPrompt)
     assert one["prompt_token_ids"].suffix == array("i", [8])
-    assert isinstance(other["prompt_token_ids"], array)
+    assert isinstance(other["prompt_token_ids"], ContinuedPrompt)
+    assert (other["prompt_token_ids"].prefix_length, other["prompt_token_ids"].suffix) == (3, array("i", [4, 5, 8]))
     assert one["prompt_token_ids"] == other["prompt_token_ids"]
+
+
+def called(*calls: tuple[list[int], list[int]]) -> list[dict[str, Any]]:
+    """Items of the calls of a conversation, as a model worker sends them one after the other."""
+    chain, items = TokenChain(None), []
+    for prompt, generation in calls:
+        item = {"prompt_token_ids": array("i", prompt), "generation_token_ids": array("i", generation)}
+        chain, sent = chain.after([item])
+        items += sent
+    return items
+
+
+few_ids = st.lists(st.integers(0, 2), max_size=6)
+
+
+@given(st.lists(st.tuples(few_ids, few_ids), max_size=6))
+def test_prompts_arrive_whatever_they_share(calls: list[tuple[list[int], list[int]]]) -> None:
+    arrived = decode_verify(encode(verify(called(*calls)))).response["output"]
+    assert prompts(arrived) == [prompt for prompt, _ in calls]
+
+
+def test_a_template_that_drops_the_thoughts_of_earlier_turns_costs_what_is_new() -> None:
+    calls, kept = [], []
+    for turn in range(200):
+        prompt = [*kept, *([turn] * 50)]
+        generation = [*range(100), *([turn] * 20)]  # thoughts and an answer
+        calls.append((prompt, generation))
+        kept = [*prompt, *generation[100:]]
+    items = called(*calls)
+    assert prompts(items) == [prompt for prompt, _ in calls]
+    assert len(encode(verify(items))) < 200 * 4 * (120 + 70 + 20)
+
+
+def test_many_prompts_that_share_little_are_read_soon() -> None:
+    items = called(*[([0, number], [number]) for number in range(20_000)])
+    arrived = decode_verify(encode(verify(items))).response["output"]
+    assert prompts(arrived) == [[0, number] for number in range(20_000)]

@@ -20,7 +20,7 @@ from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder
 from gymq.protocol.conversation import ConversationItems
 from gymq.protocol.messages import FailureClass, Generate, Generated, GenerateNext, NeedsPrefix
-from gymq.protocol.tokens import ContinuedPrompt, TokenChain, link
+from gymq.protocol.tokens import ContinuedPrompt, TokenChain, link, tokens_of
 from gymq.testing import reply
 from tests.support.waiting import DEADLINE_S
 
@@ -263,7 +263,7 @@ async def test_a_turn_carries_its_new_tokens_and_the_prompt_is_whole_where_it_is
     assert [item["prompt_token_ids"].tolist() for item in replies] == prompts
 
 
-async def test_an_edited_history_begins_a_chain_of_its_own(cluster: Cluster) -> None:
+async def test_an_edited_history_shares_what_it_has_in_common(cluster: Cluster) -> None:
     cluster.model.with_tokens = True
     items = ConversationItems()
     await cluster.turn(items, "one")
@@ -271,8 +271,10 @@ async def test_an_edited_history_begins_a_chain_of_its_own(cluster: Cluster) -> 
     items[0] = said("another beginning")
     await cluster.turn(items, "three")
     await cluster.turn(items, "four")
-    kinds = [type(item["prompt_token_ids"]) for item in items if item["role"] == "assistant"]
-    assert kinds == [array, ContinuedPrompt, array, ContinuedPrompt]
+    _, two, three, four = [tokens_of(item) for item in items if item["role"] == "assistant"]
+    assert three.prompt.follows(two)
+    assert not three.prompt.continues(two)
+    assert four.prompt.continues(three)
     assert items[-1]["prompt_token_ids"].tolist() == prompt_of(items[:7])
 
 
