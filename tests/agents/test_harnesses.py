@@ -119,11 +119,9 @@ async def test_a_real_program_earns_its_patch_once_paid_and_nothing_without_one(
         verdict, _ = await harness.run(row)
     assert (verdict.reward, verdict.fields["patch_exists"]) == (0.0, False)
     package = HARNESSES[installed].package
-    result = "a repository's task: its patch 1, none 0, killed and resumed 1"
+    result = "its patch 1, none 0, killed and resumed 1"
     version = f"`{package}` {HARNESSES[installed].version}"
-    record(
-        "Coding agents by name: `swe_agents`", version, "its package in Docker, a model that follows a script", result
-    )
+    record("Coding agents by name: `swe_agents`", version, "Docker, a scripted model", result)
 
 
 @pytest.mark.parametrize("installed", ["claude_code", "pi"], indirect=True)

@@ -100,7 +100,7 @@ async def test_each_prompt_begins_with_all_tokens_sampled_before(start: Start, f
     record(
         "Engines: conversations as one sequence of tokens",
         form,
-        "a mock, written after its source or documents",
+        "a mock",
         f"{NUM_TURNS} turns with reasoning and calls",
     )
 
@@ -117,7 +117,7 @@ async def test_text_of_tensorrt_llm_is_that_of_its_tokens(start: Start) -> None:
     record(
         "Engines: conversations as one sequence of tokens",
         "completions of TensorRT-LLM of August 2026",
-        "a mock, written after its source or documents",
+        "a mock",
         "2 turns of text",
     )
 
