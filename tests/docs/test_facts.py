@@ -150,11 +150,6 @@ def test_the_map_has_every_module_and_package_once():
     assert all((ROOT / "gymq" / name).is_dir() for name in inside)
 
 
-def test_the_map_has_every_package_beside_the_core():
-    inside = {name.removeprefix("ext/") for name in mapped() if name.startswith("ext/") and name != "ext/"}
-    assert inside == {name for name in modules(ROOT / "gymq" / "ext") if name[-1] == "/"}
-
-
 # The workers ----------------------------------------------------------------------------------------------------------
 
 
