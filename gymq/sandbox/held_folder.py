@@ -23,8 +23,6 @@ from gymq.sandbox.process import remove
 
 log = logging.getLogger("gymq.sandbox")
 
-PATIENCE_S = 10.0  # for the programs of a killed process to end, and their folder to be removed
-
 
 @dataclass(frozen=True)
 class HeldFolder:

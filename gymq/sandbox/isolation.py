@@ -59,11 +59,6 @@ class Isolation:
         return "no sockets; files and processes that the user may reach are NOT hidden"
 
     @property
-    def changes_user(self) -> bool:
-        """Return whether the supervisor runs as root, and its program as a user of its own."""
-        return self.user == "own"
-
-    @property
     def how(self) -> str:
         """The way, in a few words."""
         if self.name == "process" or self.user == "same":

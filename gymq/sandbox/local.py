@@ -361,5 +361,5 @@ def _spec(isolation: Isolation, program: Program, limits: Limits, folder: str | 
         "builds_view": isolation.name == "namespaces",
         "own_view": isolation.own_view,
         "confines_files": isolation.confines_files,
-        "changes_user": isolation.changes_user,
+        "changes_user": isolation.user == "own",
     }

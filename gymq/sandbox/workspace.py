@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gymq.failures import ComponentFailed
-from gymq.sandbox.held_folder import PATIENCE_S, HeldFolder
+from gymq.sandbox.held_folder import HeldFolder
 from gymq.sandbox.interface import MIB, ProgramResult, Runtime
 from gymq.sandbox.isolation import command_inside
 from gymq.sandbox.process import finish_process, start_process
@@ -81,7 +81,7 @@ class Subprocess(Workspace):
         resumes: bool = False,
     ) -> None:
         self._name = name
-        self._patience_s = PATIENCE_S if resumes else 0.0
+        self._patience_s = 10.0 if resumes else 0.0
         self._env = {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8", **(env or {})}
         self._memory_bytes = (memory_mib or 0) * MIB
 
