@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
-from gymq.cli.shared.parameters import Count, LogLevel, WorkerSources
+from gymq.cli.shared.parameters import CollectArguments, Count, LogLevel, WorkerSources
 from gymq.render import say
 from gymq.workers import SHIPPED
 
@@ -23,7 +23,7 @@ def demo(*, num_repeats: Count = 16, log_level: LogLevel = "warning") -> int:
     Args:
         num_repeats: rollouts per task.
     """
-    from gymq.cli.collect import CollectArguments, collect
+    from gymq.cli.collect import collect
     from gymq.cli.shared.configuration import read_config
     from gymq.config import fingerprint
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from gymq.cli.collect import CollectArguments
+from gymq.cli.shared.parameters import CollectArguments
 
 from .conftest import Command
 

@@ -13,9 +13,8 @@ from typing import Any
 from gymq.cli.actions.collect import configured_window
 from gymq.cli.actions.data import blocks_of, collate
 from gymq.cli.actions.profile import profile_files
-from gymq.cli.collect import CollectArguments
 from gymq.cli.shared.configuration import read_config
-from gymq.cli.shared.parameters import NOWHERE, OF_THE_ROWS
+from gymq.cli.shared.parameters import NOWHERE, OF_THE_ROWS, CollectArguments
 from gymq.cli.shared.sampling import read_sampling
 from gymq.config import load
 from gymq.config.errors import choices

@@ -14,7 +14,7 @@ import msgspec
 
 from gymq.cli.actions.collect import collect_options
 from gymq.cli.actions.profile import profile_files
-from gymq.cli.collect import CollectArguments
+from gymq.cli.shared.parameters import CollectArguments
 from gymq.cluster.server.address import reachable
 from gymq.config import load
 from gymq.data.datasets import Dataset
