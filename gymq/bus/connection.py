@@ -11,8 +11,8 @@ import contextlib
 import errno
 import logging
 import math
-import random
 import re
+import secrets
 import socket
 import time
 from collections import Counter
@@ -25,10 +25,10 @@ from nats.aio.subscription import Subscription as Subscription
 
 from gymq.bus import credentials, library, tls, unguessable
 from gymq.bus.client import MendedClient, TlsClient, stop
-from gymq.bus.errors import Denied, NoAnswer, NoResponders, NoServer, Refused, TooLarge
+from gymq.bus.errors import Denied, NoAnswer, NoResponders, NoServer, TooLarge
 from gymq.bus.large_bodies import LargeBodies
 from gymq.errors import BusError
-from gymq.processes.background import was_suspended
+from gymq.processes.background import is_set_within, was_suspended
 from gymq.protocol import subjects
 from gymq.redaction import redact
 
@@ -54,7 +54,7 @@ class Connection:
     def __init__(self, client: MendedClient, role: str) -> None:
         self._nc = client
         self.role = role
-        self.box = f"{random.SystemRandom().getrandbits(80):020x}"
+        self.box = secrets.token_hex(10)
         self.max_body_bytes = 0  # what the server takes, once it is connected
         self.reconnects = 0
         self._reconnected_at = -math.inf
@@ -65,8 +65,8 @@ class Connection:
         self._logged: dict[str, float] = {}  # when each problem of the tries to reconnect was logged last
         self._absent_at = math.inf  # from when on a server that is not there is not waited for
         self._watchdog: asyncio.Task[None] | None = None  # from when it is connected
-        self._looking: asyncio.Task[None] | None = None
-        self._on_reconnect: list[Callable[[], None]] = []
+        self._back = asyncio.Event()  # set with the next reconnect
+        self._on_reconnect: list[Callable[[], object]] = []
         self.storing = asyncio.Semaphore(256)  # More would only wait in line at the server, and be repeated.
         self.large_bodies = LargeBodies()
         self.unstored: Counter[str] = Counter()  # messages that the server does not take for now, by the reason
@@ -113,34 +113,31 @@ class Connection:
 
     async def _connect(self, url: str, name: str, timeout_s: float) -> None:
         library.prepare_for(url)
-        try:
-            servers, login = credentials.login(credentials.url_of_role(url, self.role))
-            options: dict[str, Any] = login if (context := tls.context(url)) is None else {**login, "tls": context}
-            connecting = asyncio.create_task(
-                self._nc.connect(
-                    servers,
-                    **options,
-                    name=name,
-                    error_cb=self._on_error,
-                    reconnected_cb=self._on_reconnected,
-                    closed_cb=self._end,
-                    inbox_prefix=f"{subjects.INBOX_PREFIX}{self.role}".encode(),
-                    connect_timeout=2,
-                    max_reconnect_attempts=-1,
-                    reconnect_time_wait=0.25,  # type: ignore[arg-type]
-                    ping_interval=10,
-                    max_outstanding_pings=2,
-                    pending_size=OUTAGE_BUFFER_BYTES,
-                    flush_timeout=FLUSH_TIMEOUT_S,
-                    drain_timeout=30,
-                )
+        servers, login = credentials.login(credentials.url_of_role(url, self.role))
+        options: dict[str, Any] = login if (context := tls.context(url)) is None else {**login, "tls": context}
+        connecting = asyncio.create_task(
+            self._nc.connect(
+                servers,
+                **options,
+                name=name,
+                error_cb=self._on_error,
+                reconnected_cb=self._on_reconnected,
+                closed_cb=self._end,
+                inbox_prefix=f"{subjects.INBOX_PREFIX}{self.role}".encode(),
+                connect_timeout=2,
+                max_reconnect_attempts=-1,
+                reconnect_time_wait=0.25,  # type: ignore[arg-type]
+                ping_interval=10,
+                max_outstanding_pings=2,
+                pending_size=OUTAGE_BUFFER_BYTES,
+                flush_timeout=FLUSH_TIMEOUT_S,
+                drain_timeout=30,
             )
-            try:
-                async with asyncio.timeout(timeout_s):
-                    await asyncio.shield(connecting)
-            finally:
-                await stop(connecting)
-        except Refused as error:
+        )
+        try:
+            async with asyncio.timeout(timeout_s):
+                await asyncio.shield(connecting)
+        except BusError as error:  # out of `_on_error`
             raise type(error)(f"cannot connect to NATS at {redact(url)}: {error}") from None
         except nats.errors.Error as error:
             raise BusError(f"cannot connect to NATS at {redact(url)}: {redact(str(error))}") from None
@@ -148,6 +145,7 @@ class Connection:
             reason = redact(str(error)) or (self._problems or [f"no answer within {timeout_s:g} s"])[-1]
             raise BusError(f"cannot connect to NATS at {redact(url)}: {reason}") from None
         finally:
+            await stop(connecting)
             if not self._nc.is_connected:
                 self._nc.abandon()
         self._read_limit()
@@ -164,7 +162,7 @@ class Connection:
             num_servers = len(self._nc.servers)
             if not self._nc.is_connected and len(refusals) >= num_servers:
                 hint = _LOGIN if "Authorization Violation" in refusals[-1] else ""
-                raise Refused(refusals[-1] + hint)  # out of `connect`, which would try for ever
+                raise BusError(refusals[-1] + hint)  # out of `connect`, which would try for ever
             if absence and len(self._problems) >= num_servers and time.monotonic() > self._absent_at:
                 raise NoServer(absence)
         elif self.is_connected:
@@ -178,6 +176,8 @@ class Connection:
         if self._watchdog is None:
             return
         self.reconnects += 1
+        self._back.set()
+        self._back = asyncio.Event()
         self._reconnected_at = time.monotonic()
         self._logged.clear()
         self._read_limit()
@@ -191,6 +191,7 @@ class Connection:
     async def _end(self) -> None:
         """Fail the requests that wait: nothing arrives any more."""
         self.lost.set()
+        self._back.set()
         for subject, fail in list(self._requests.values()):
             fail(BusError(f"no answer on {subject}: the connection is closed"))
 
@@ -217,7 +218,7 @@ class Connection:
     def is_connected(self) -> bool:
         return bool(self._nc.is_connected)
 
-    def on_reconnect(self, callback: Callable[[], None]) -> Callable[[], None]:
+    def on_reconnect(self, callback: Callable[[], object]) -> Callable[[], None]:
         """Call `callback` after each reconnect, until the function that is returned is called."""
         self._on_reconnect.append(callback)
         return lambda: self._on_reconnect.remove(callback)
@@ -230,15 +231,8 @@ class Connection:
     async def until_connected(self, timeout_s: float) -> bool:
         """Wait while the server is away; whether it is there now."""
         if not self.is_connected and not self._nc.is_closed:
-            # One looks for all: tens of thousands that each look by themselves would keep the client from connecting.
-            if self._looking is None or self._looking.done():
-                self._looking = asyncio.create_task(self._look())
-            await asyncio.wait([self._looking], timeout=max(0.0, timeout_s))
+            await is_set_within(self._back, timeout_s)
         return self.is_connected
-
-    async def _look(self) -> None:
-        while not self.is_connected and not self._nc.is_closed:  # noqa: ASYNC110
-            await asyncio.sleep(0.02)
 
     async def flush(self, timeout_s: float = 5.0) -> None:
         """Wait until the server has handled everything sent so far, subscriptions included.

@@ -13,11 +13,7 @@ class Denied(BusError):
     """The server does not let this user do it; trying again cannot help."""
 
 
-class Refused(BusError):
-    """No server takes this client, or none is the one that was asked for; trying again cannot help."""
-
-
-class NoServer(Refused):
+class NoServer(BusError):
     """No server is there, and none is expected."""
 
 
@@ -27,7 +23,3 @@ class NoResponders(BusError):
 
 class NoAnswer(BusError):
     """No answer came in time; whether the request was delivered is unknown."""
-
-
-class VersionsDiffer(BusError):
-    """The processes of a cluster have no version of the protocol in common."""

@@ -38,12 +38,13 @@ class LargeBodies:
         num_bytes = len(body)
         if num_bytes < LARGE_BYTES:
             return body, 0
-        if not self._take(num_bytes):
-            del body
-            async with asyncio.timeout_at(deadline):
-                await self._until_room(num_bytes)
-            body = encode()
-        return body, num_bytes
+        if not self._waiting and self._fits(num_bytes):
+            self._num_bytes += num_bytes
+            return body, num_bytes
+        del body
+        async with asyncio.timeout_at(deadline):
+            await self._until_room(num_bytes)
+        return encode(), num_bytes
 
     def release(self, num_bytes: int) -> None:
         """Make room: a body was taken, or will not be sent."""
@@ -56,12 +57,6 @@ class LargeBodies:
                 self._num_bytes += wanted
                 found.set_result(None)
             self._waiting.popleft()
-
-    def _take(self, num_bytes: int) -> bool:
-        if self._waiting or not self._fits(num_bytes):
-            return False
-        self._num_bytes += num_bytes
-        return True
 
     def _fits(self, num_bytes: int) -> bool:
         return self._num_bytes + num_bytes <= self._most_bytes or not self._num_bytes
