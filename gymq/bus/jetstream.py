@@ -46,7 +46,6 @@ _CURED_BY_TIME: dict[int, str] = {
     Code.SUBJECT_IN_PROCESS: NOT_STORED,
 }
 
-BEHIND_S = 1.0  # a replica of a stream at most
 BATCH_BYTES = 4 << 20  # of one request of a reader; the server ends a batch there
 
 
@@ -239,7 +238,7 @@ class JetStream:
     async def last_beyond(self, sequence: int, stream: str, subject: str, *, timeout_s: float = 5.0) -> Stored | None:
         """Return the last message on a subject that is known to have one beyond a sequence.
 
-        Any replica of the stream answers, and may be behind what the server has acknowledged: it is asked again.
+        Any replica of the stream answers, and may be a second behind what the server acknowledged: it is asked again.
 
         Returns:
             The message; what there is instead if the known one does not appear, since it was removed.
@@ -247,12 +246,12 @@ class JetStream:
         Raises:
             NoAnswer: the stream is not available.
         """
-        give_up = asyncio.get_running_loop().time() + BEHIND_S
+        give_up = asyncio.get_running_loop().time() + 1.0
         while True:
             stored = await self.last(stream, subject, timeout_s=timeout_s)
             if (stored is not None and stored.sequence > sequence) or asyncio.get_running_loop().time() > give_up:
                 return stored
-            await asyncio.sleep(BEHIND_S / 50)
+            await asyncio.sleep(0.02)
 
     async def last_of(self, stream: str, subjects_: Sequence[str]) -> dict[str, Stored]:
         """Return the last messages that a stream holds on several subjects, by subject, with one request.

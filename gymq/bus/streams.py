@@ -33,7 +33,6 @@ ACK_WAIT_S = 30.0  # an agent that is silent for so long has lost its task
 # and the innocent ones that were in flight with several of those are delivered more often than that.
 MAX_DELIVERIES = 100
 WATCH_EVERY_S = 5.0  # whether a stream was deleted
-TAKE_BACK_S = 0.5  # until the server has noticed that tasks have been held for too long
 MAX_IN_FLIGHT = 1_000_000  # of one queue, where the run sets no limit
 MAX_WAITING_TASKS = 100_000  # of one run and agent; a submitter beyond it waits
 
@@ -48,7 +47,7 @@ def stream_configs(replicas: int = 1) -> dict[str, dict[str, Any]]:
     return {
         TASKS: common
         | {
-            "subjects": [subjects.SUBMIT, subjects.ALL_TASKS, subjects.ALL_URGENT_TASKS],
+            "subjects": [subjects.SUBMISSION.pattern, subjects.TASK.wildcard, subjects.URGENT_TASK.wildcard],
             "retention": "workqueue",
             "max_msgs_per_subject": MAX_WAITING_TASKS,
             "discard_new_per_subject": True,
@@ -62,7 +61,7 @@ def stream_configs(replicas: int = 1) -> dict[str, dict[str, Any]]:
         },
         JOURNAL: common
         | {
-            "subjects": [subjects.ALL_JOURNALS],
+            "subjects": [subjects.JOURNAL.wildcard],
             "allow_msg_ttl": True,
             "allow_rollup_hdrs": True,
             "max_age": JOURNAL_MAX_AGE,
@@ -71,16 +70,16 @@ def stream_configs(replicas: int = 1) -> dict[str, dict[str, Any]]:
         RUNS: common
         | {
             "subjects": [
-                *(subjects.ALL_RUNS, subjects.ALL_PROFILES, subjects.ALL_CANCELLED),
-                *(subjects.ALL_STEERING, subjects.ALL_AGENTS),
+                *(subjects.RUN.wildcard, subjects.PROFILE.wildcard, subjects.CANCELLED.wildcard),
+                *(subjects.STEERING.wildcard, subjects.AGENT.wildcard),
             ],
             "max_msgs_per_subject": 1,
         },
         WEIGHTS: common
         | {
-            "subjects": [subjects.ALL_WEIGHTS, subjects.ALL_PARTS_OF_WEIGHTS],
+            "subjects": [subjects.WEIGHTS.wildcard, subjects.WEIGHTS_PART.wildcard],
             "max_msgs_per_subject": 1,
-            "republish": {"src": subjects.ALL_WEIGHTS, "dest": subjects.PUSHED_AGAIN, "headers_only": True},
+            "republish": {"src": subjects.WEIGHTS.wildcard, "dest": subjects.PUSHED_AGAIN, "headers_only": True},
         },
         DEAD_LETTERS: common
         | {
@@ -173,7 +172,7 @@ async def ensure(
 
 async def ensure_consumers_of_services(js: JetStream) -> None:
     """Make the consumers of intake and janitor, if they are not there."""
-    await ensure_consumer(js, TASKS, "intake", {"filter_subject": subjects.SUBMIT, "max_ack_pending": 1000})
+    await ensure_consumer(js, TASKS, "intake", {"filter_subject": subjects.SUBMISSION.pattern, "max_ack_pending": 1000})
     await ensure_consumer(js, ADVISORIES, "janitor", {"max_ack_pending": 1000})
 
 
@@ -191,13 +190,8 @@ async def served_agents(js: JetStream) -> dict[str, float]:
 
     An agent whose record cannot be read is served, too: anything may have been published over it.
     """
-    found: dict[str, float] = {}
-    async for stored in js.read(RUNS, subjects.ALL_AGENTS):
-        agent = stored.subject.rpartition(".")[2]
-        found[agent] = ACK_WAIT_S
-        with contextlib.suppress(BadMessage):
-            found[agent] = _decode_agent(stored.data).ack_wait_s
-    return found
+    records = js.read(RUNS, subjects.AGENT.wildcard)
+    return {stored.subject.rpartition(".")[2]: _ack_wait_s(stored.data) async for stored in records}
 
 
 async def has_agent(js: JetStream, agent: str) -> bool:
@@ -214,8 +208,12 @@ async def ack_wait_s(js: JetStream, agent: str) -> float:
     stored = await js.newest(RUNS, subjects.AGENT.of(agent))
     if stored is None:
         raise BusError(f"the agent {agent!r} has no task queue: start its cluster with the password of the operator")
+    return _ack_wait_s(stored.data)
+
+
+def _ack_wait_s(record: bytes) -> float:
     try:
-        return float(_decode_agent(stored.data).ack_wait_s)
+        return float(_decode_agent(record).ack_wait_s)
     except BadMessage:  # anything may have been published over it
         return ACK_WAIT_S
 
@@ -233,10 +231,10 @@ async def ensure_queue(
     await ensure_consumer(js, TASKS, queue.consumer, config)
 
 
-async def queues(js: JetStream) -> list[str]:
-    """Return the consumers of all queues of tasks."""
+async def queues(js: JetStream) -> dict[str, TaskQueueName]:
+    """Return all queues of tasks, by the names of their consumers."""
     names = await _listed(js, f"CONSUMER.NAMES.{TASKS}")
-    return [name for name in names if TaskQueueName.of_consumer(name) is not None]
+    return {name: queue for name in names if (queue := TaskQueueName.of_consumer(name)) is not None}
 
 
 async def consumers(js: JetStream, stream: str) -> list[dict[str, Any]]:
@@ -249,13 +247,16 @@ async def reclaim_in_flight(js: JetStream) -> None:
 
     No agent may be connected to the server.
     """
-    of_tasks = [info for info in await consumers(js, TASKS) if TaskQueueName.of_consumer(info["name"]) is not None]
-    held = [info["config"] for info in of_tasks if info["num_ack_pending"]]
+    held = [
+        info["config"]
+        for info in await consumers(js, TASKS)
+        if info["num_ack_pending"] and TaskQueueName.of_consumer(info["name"]) is not None
+    ]
     if not held:
         return
     for config in held:
-        await ensure_consumer(js, TASKS, config["name"], config | {"ack_wait": int(TAKE_BACK_S / 4 * _SECOND)})
-    await asyncio.sleep(TAKE_BACK_S)
+        await ensure_consumer(js, TASKS, config["name"], config | {"ack_wait": _SECOND // 8})
+    await asyncio.sleep(0.5)  # The server notices by then that they have been held for too long.
     for config in held:
         await ensure_consumer(js, TASKS, config["name"], config)
 
@@ -323,9 +324,8 @@ async def delete_tasks(js: JetStream, run: str) -> None:
 async def delete_run(js: JetStream, run: str) -> None:
     """Remove everything that is stored of a run, and its queues."""
     await delete_tasks(js, run)
-    for name in await queues(js):
-        queue = TaskQueueName.of_consumer(name)
-        if queue is not None and queue.run == run:
+    for name, queue in (await queues(js)).items():
+        if queue.run == run:
             await remove_consumer(js, TASKS, name)
     await _purge(
         js,

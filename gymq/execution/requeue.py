@@ -48,7 +48,7 @@ class Requeuer:
             NotRequeued: it cannot succeed; nothing was changed.
         """
         letter = entry.letter
-        if letter.subject == subjects.SUBMIT:
+        if letter.subject == subjects.SUBMISSION.pattern:
             await self._submit_again(entry)
             done = RequeueResult.AGAIN
         elif letter.rollout:

@@ -48,7 +48,7 @@ def encode(message: Message) -> bytes:
         BadMessage: a value has no msgpack form (an integer beyond 64 bits, half a surrogate pair, a foreign object),
             or the message is too large.
     """
-    if type(message) in _ITEMS_OF:
+    if type(message) in _ITEMS_AT:
         try:
             message = _self_contained(message)
         except ValueError as error:
@@ -73,30 +73,27 @@ def _self_contained(message: Message) -> Message:
     items = _items(message)
     if items is None or (kept := linked(items)) is items:
         return message
-    if isinstance(message, GenerateNext):
-        return msgspec.structs.replace(message, items=kept)
-    if isinstance(message, Generate):
-        return msgspec.structs.replace(message, params={**message.params, "input": kept})
-    assert isinstance(message, VerifiedRollout | Unresolved | Verify)
-    return msgspec.structs.replace(message, response={**message.response, "output": kept})
+    field, key = _ITEMS_AT[type(message)]
+    changed = {**getattr(message, field), key: kept} if key else kept
+    return msgspec.structs.replace(message, **{field: changed})
 
 
-def _output(message: Any) -> object:
-    return message.response.get("output")
-
-
-_ITEMS_OF: dict[type[Message], Callable[[Any], object]] = {
-    GenerateNext: lambda message: message.items,
-    Generate: lambda message: message.params.get("input"),
-    VerifiedRollout: _output,
-    Unresolved: _output,
-    Verify: _output,
+# Of the messages that carry a conversation from its beginning: the field with its items, or with an object that has
+# them, and the key there.
+_ITEMS_AT: dict[type[Message], tuple[str, str]] = {
+    GenerateNext: ("items", ""),
+    Generate: ("params", "input"),
+    VerifiedRollout: ("response", "output"),
+    Unresolved: ("response", "output"),
+    Verify: ("response", "output"),
 }
 
 
 def _items(message: Message) -> list[Any] | None:
-    """Return the items of a conversation that a message of one of these types carries from its beginning."""
-    items = _ITEMS_OF[type(message)](message)
+    field, key = _ITEMS_AT[type(message)]
+    items = getattr(message, field)
+    if key:
+        items = items.get(key)
     return items if isinstance(items, list) else None
 
 
@@ -157,7 +154,7 @@ class Decoder:
             if body and body[0] in _JSON_STARTS:
                 body = self._from_json(body)
             message: Any = self._decode(body)
-            if type(message) in _ITEMS_OF and (items := _items(message)) is not None:
+            if type(message) in _ITEMS_AT and (items := _items(message)) is not None:
                 link(items)
             return message
         except BadMessage:

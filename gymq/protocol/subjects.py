@@ -14,8 +14,6 @@ from typing import NamedTuple
 
 from gymq.errors import GymqError
 
-MAX_TOKEN = 64  # characters
-_DIGEST_LENGTH = 16  # characters of the digest in a shortened name
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}")
 _LONG_NAME = re.compile(r"[A-Za-z0-9_-]{65,256}")
 _TASK_KINDS = ("tasks", "urgent")  # of queues, as in their subjects
@@ -31,7 +29,7 @@ ALL_ROLLOUTS = "gym.rollouts.>"
 ALL_DEAD_LETTERS = "gym.dead.>"
 ALL_PARTS = "gym.parts.>"
 ALL_DONE = "gym.done.>"  # the outcomes of ALL_ROLLOUTS again, as the stream republishes them
-PUSHED_AGAIN = "gym.pushed.$1"  # the weights of ALL_WEIGHTS again; $1 stands for the model
+PUSHED_AGAIN = "gym.pushed.$1"  # the weights of WEIGHTS again; $1 stands for the model
 
 SERVICES = "$SRV"  # the services protocol of NATS: $SRV.<verb>[.<name>[.<id>]]
 SEEDS = "gym.seed."  # prefixes of subjects
@@ -91,9 +89,8 @@ def instance(name: object, what: str = "instance") -> str:
     It is the name itself if that can be a token. A longer name, up to 256 characters, is represented by its beginning
     and the start of its SHA-256.
     """
-    if isinstance(name, str) and len(name) > MAX_TOKEN and _LONG_NAME.fullmatch(name):
-        digest = hashlib.sha256(name.encode()).hexdigest()[:_DIGEST_LENGTH]
-        return f"{name[: MAX_TOKEN - _DIGEST_LENGTH - 1]}-{digest}"
+    if isinstance(name, str) and len(name) > 64 and _LONG_NAME.fullmatch(name):
+        return f"{name[:47]}-{hashlib.sha256(name.encode()).hexdigest()[:16]}"
     return token(name, what)
 
 
@@ -304,19 +301,6 @@ PROFILE = Subject("gym.profiles.<run>", "Profile", "RUNS")
 SERVICE_REQUEST = Subject("$SRV.<verb>[.<name>[.<id>]]", "NATS services JSON")
 MAX_DELIVERIES = Subject("$JS.EVENT.ADVISORY.CONSUMER.MAX_DELIVERIES.TASKS.>", "advisory JSON", "ADVISORIES", "janitor")
 
-SUBMIT = SUBMISSION.wildcard
-ALL_TASKS = TASK.wildcard
-ALL_URGENT_TASKS = URGENT_TASK.wildcard
-ALL_PROFILES = PROFILE.wildcard
-ALL_RUNS = RUN.wildcard
-ALL_CANCELLED = CANCELLED.wildcard
-ALL_STEERING = STEERING.wildcard
-ALL_AGENTS = AGENT.wildcard
-ALL_SUBMITTED = SUBMITTED.wildcard
 ALL_QUEUES = "gym.*.*.*"  # of the stream TASKS: those of TASK and URGENT_TASK
-ALL_LOADS = LOAD.wildcard
-ALL_JOURNALS = JOURNAL.wildcard
-ALL_WEIGHTS = WEIGHTS.wildcard
-ALL_PARTS_OF_WEIGHTS = WEIGHTS_PART.wildcard
 
 SUBJECTS = tuple(found for found in list(globals().values()) if isinstance(found, Subject))

@@ -17,10 +17,6 @@ from gymq.protocol.tokens import PROMPT_FIELD, SAMPLING_FIELD, TOKEN_FIELDS, VER
 PREFIX_LENGTH_FIELD = "prompt_prefix_length"
 SUFFIX_FIELD = "prompt_suffix_token_ids"
 
-MOST_TOKENS = 1 << 28
-"""Of the whole prompts of a response together. More would be no line of a file in the form `full`, and a short line in
-the form `chain` can name any number of them."""
-
 Item = dict[str, Any]
 
 
@@ -41,10 +37,12 @@ def with_whole_prompts(response: dict[str, Any]) -> dict[str, Any]:
             link(converted["output"])
         except ValueError as error:
             raise ValueError(f"output{error}") from None
+        # More would be no line of a file in the form `full`, and a short line in the form `chain` can name any number.
+        most_tokens = 1 << 28
         num_tokens = sum(map(_continued_tokens, converted["output"]))
-        if num_tokens > MOST_TOKENS:
+        if num_tokens > most_tokens:
             raise ValueError(
-                f"output: its prompts have {num_tokens:,} tokens together; {MOST_TOKENS:,} at most are read"
+                f"output: its prompts have {num_tokens:,} tokens together; {most_tokens:,} at most are read"
             )
     return converted
 

@@ -96,7 +96,7 @@ class Runs:
         Raises:
             BusError: the stream cannot be read.
         """
-        found = [_record(stored) async for stored in self._js.read(streams.RUNS, subjects.ALL_RUNS)]
+        found = [_record(stored) async for stored in self._js.read(streams.RUNS, subjects.RUN.wildcard)]
         return sorted((record for record in found if record is not None), key=lambda record: -record.created_at)
 
     async def record(self, run: str) -> Run | None:
@@ -163,7 +163,7 @@ class Runs:
             BusError: the server does not answer.
         """
         runs: set[str] = set()
-        for queues in (subjects.ALL_TASKS, subjects.ALL_URGENT_TASKS):
+        for queues in (subjects.TASK.wildcard, subjects.URGENT_TASK.wildcard):
             runs |= {subject.split(".")[2] for subject in await self._js.count_by_subject(streams.TASKS, queues)}
         for run in runs - {resumed}:
             record = await self.record(run)

@@ -193,7 +193,7 @@ async def test_a_submission_becomes_rollouts_once_its_agent_is_there(cluster: De
     late = DeadLetterCluster(cluster.bus, f"late{secrets.token_hex(6)}")
     row = msgspec.Raw(msgspec.msgpack.encode(prompt("say done")))
     submission = Submission(run=run, row=row, agent=late.name, task_index=0)
-    await cluster.js.store(subjects.SUBMIT, encode(submission))
+    await cluster.js.store(subjects.SUBMISSION.pattern, encode(submission))
     (entry,) = await cluster.dead_letters(run)
     await late.open()
     assert await Requeuer(cluster.bus).requeue(entry) is RequeueResult.AGAIN

@@ -209,9 +209,9 @@ async def test_a_body_that_fills_a_message_is_kept_whole(bus: Bus, run: str) -> 
 async def test_a_submission_without_an_agent_is_a_dead_letter_of_its_run(cluster: DeadLetterCluster, run: str) -> None:
     row = msgspec.Raw(msgspec.msgpack.encode(prompt("say done")))
     submission = Submission(run=run, row=row, agent="absent")
-    await cluster.js.store(subjects.SUBMIT, encode(submission))
+    await cluster.js.store(subjects.SUBMISSION.pattern, encode(submission))
     (entry,) = await cluster.dead_letters(run)
-    assert entry.letter.subject == subjects.SUBMIT
+    assert entry.letter.subject == subjects.SUBMISSION.pattern
     assert "no agent named 'absent' is running" in entry.letter.reason
     assert Decoder(Submission)(entry.letter.body) == submission
 

@@ -177,7 +177,7 @@ async def test_a_submission_that_is_delivered_again_makes_no_second_set_of_tasks
     restarts = cluster.child("services").restarts
     cluster.kill("services")
     await cluster.until_restarted("services", restarts)
-    intake = {"filter_subject": subjects.SUBMIT, "max_ack_pending": 1000}
+    intake = {"filter_subject": subjects.SUBMISSION.pattern, "max_ack_pending": 1000}
     await streams.ensure_consumer(cluster.js, streams.TASKS, "intake", intake | {"ack_wait": 500_000_000})
     found = await cluster.outcomes(run, 200)
     await streams.ensure_consumer(cluster.js, streams.TASKS, "intake", intake)

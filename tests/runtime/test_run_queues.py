@@ -58,10 +58,10 @@ async def test_a_run_with_a_name_that_is_not_valid_has_a_queue_too(js: JetStream
 async def test_an_agent_that_is_not_served_has_no_queue(js: JetStream, queues: RunQueues) -> None:
     await put(js, "gym.tasks.r.other")
     await queues.look()
-    assert await streams.queues(js) == []
+    assert list(await streams.queues(js)) == []
     await streams.ensure_agent(js, "other")
     await queues.look()
-    assert await streams.queues(js) == ["tasks_other@r"]
+    assert list(await streams.queues(js)) == ["tasks_other@r"]
 
 
 async def test_an_empty_queue_is_closed_after_a_while_and_opened_again(
@@ -74,7 +74,7 @@ async def test_an_empty_queue_is_closed_after_a_while_and_opened_again(
     assert len(await streams.queues(js)) == 2
     monkeypatch.setattr(run_queues, "CLOSE_AFTER_S", 0.0)
     await queues.look()
-    assert await streams.queues(js) == ["tasks_a@s"]
+    assert list(await streams.queues(js)) == ["tasks_a@s"]
     await put(js, "gym.tasks.r.a")
     await queues.look()
     assert set(await streams.queues(js)) == {"tasks_a@r", "tasks_a@s"}
@@ -92,7 +92,7 @@ async def test_a_queue_that_gets_a_task_while_it_is_closed_delivers_it_once(
     await pull.start()
     names = streams.queues
 
-    async def after_a_task_is_taken(js: JetStream) -> list[str]:
+    async def after_a_task_is_taken(js: JetStream) -> dict[str, TaskQueueName]:
         """The tasks are counted already."""
         await put(js, "gym.tasks.r.a")
         await pull.ask(1)
@@ -154,7 +154,7 @@ async def test_a_submitted_task_opens_its_queue_at_once(
     await asyncio.sleep(0)
     task = Task(run="r", task_index=0, rollout_index=0, agent="a", row=b"{}", timeout_s=60.0)
     await QueueClient(own_bus).submit(task)
-    await until_answer(lambda: streams.queues(js), lambda names: names == ["tasks_a@r"])
+    await until_answer(lambda: streams.queues(js), lambda names: list(names) == ["tasks_a@r"])
     await queues.stop()
 
 
@@ -167,7 +167,7 @@ async def test_tasks_of_an_open_queue_cause_no_look(
     await own_bus.flush()
     task = Task(run="r", task_index=0, rollout_index=0, agent="a", row=b"{}", timeout_s=60.0)
     await QueueClient(own_bus).submit(task)
-    await until_answer(lambda: streams.queues(js), lambda names: names == ["tasks_a@r"])
+    await until_answer(lambda: streams.queues(js), lambda names: list(names) == ["tasks_a@r"])
     looks: list[int] = []
     look = queues.look
 

@@ -60,10 +60,10 @@ async def test_a_stream_with_another_configuration_is_brought_up_to_date(own_bus
     wanted = (await configs(js))[streams.TASKS]
     old = wanted | {"max_msgs_per_subject": 7, "subjects": ["gym.tasks"]}
     await js.api(f"STREAM.UPDATE.{streams.TASKS}", old)
-    await js.store(subjects.SUBMIT, b"kept")
+    await js.store(subjects.SUBMISSION.pattern, b"kept")
     await streams.ensure(js, [])
     assert (await configs(js))[streams.TASKS] == wanted
-    assert await js.count_by_subject(streams.TASKS, subjects.SUBMIT) == {subjects.SUBMIT: 1}
+    assert await js.count_by_subject(streams.TASKS, subjects.SUBMISSION.pattern) == {subjects.SUBMISSION.pattern: 1}
 
 
 async def test_a_consumer_with_another_configuration_is_brought_up_to_date(own_bus: Bus) -> None:

@@ -170,7 +170,7 @@ def test_who_has_the_password_of_the_viewer_alone_sees_the_runs(
 async def test_submissions_and_dead_letters_are_denied_nothing(cluster: SeparatedCluster, run: str) -> None:
     bus = await Bus.connect(cluster.server.url_of("client"), role="client", name="test")
     submission = {"type": "submission.v1", "run": run, "agent": "nobody", "row": {"responses_create_params": {}}}
-    await bus.js.store(subjects.SUBMIT, json.dumps(submission).encode())
+    await bus.js.store(subjects.SUBMISSION.pattern, json.dumps(submission).encode())
     await bus.close()
     async with asyncio.timeout(DEADLINE_S):
         while not (letters := cluster.gymq("dead-letters", "list", "--run", run, "--json").splitlines()):  # noqa: ASYNC110
@@ -200,7 +200,7 @@ async def test_a_cancelled_run_is_stopped_by_the_agents(cluster: SeparatedCluste
     bus = await Bus.connect(cluster.server.url_of("client"), role="client", name="test")
     await QueueClient(bus).cancel(run)  # before its first task, so that no agent begins with it
     submission = {"type": "submission.v1", "run": run, "task_index": 0, "row": json.loads(rows[0])}
-    await bus.js.store(subjects.SUBMIT, json.dumps(submission).encode())
+    await bus.js.store(subjects.SUBMISSION.pattern, json.dumps(submission).encode())
     await bus.close()
     async with asyncio.timeout(DEADLINE_S):
         while not (listed := cluster.gymq("rollouts", "--run", run, "--failed", "--json")):  # noqa: ASYNC110

@@ -114,7 +114,7 @@ async def test_a_submission_whose_task_exceeds_a_message_is_queued_in_parts(role
     assert len(submission) <= size
     intake = Intake(services)
     await intake.start()
-    await client.js.store(subjects.SUBMIT, submission)
+    await client.js.store(subjects.SUBMISSION.pattern, submission)
 
     async def queued() -> list[Task]:
         return [task async for _, task in QueueClient(client).queued(run)]

@@ -82,7 +82,7 @@ async def test_runs_of_a_person_a_trainer_and_a_collector_share_the_slots_and_an
     await steer(bus, by_hand, share=4.0)
     submission = {"type": "submission.v1", "run": by_hand, "agent": agent, "task_index": 0, "num_repeats": TASKS}
     await world.add_agent("asker", "grader", max_concurrency=SLOTS)
-    await bus.publish(subjects.SUBMIT, json.dumps({**submission, "row": world.row()}).encode())
+    await bus.publish(subjects.SUBMISSION.pattern, json.dumps({**submission, "row": world.row()}).encode())
 
     training = await TrainingRun.connect(world.url, trained, model=world.name("policy"))
     await training.retune(share=2)

@@ -36,7 +36,7 @@ class Cancellations:
 
     async def start(self, run: str | None = None) -> None:
         """Subscribe to cancellations from now on, and read those of the past; of one run or of all."""
-        await self._follower.start(subjects.ALL_CANCELLED if run is None else subjects.CANCELLED.of(run))
+        await self._follower.start(subjects.CANCELLED.wildcard if run is None else subjects.CANCELLED.of(run))
 
     def __contains__(self, key: tuple[str, int]) -> bool:
         return (key[0], None) in self._marks or key in self._marks

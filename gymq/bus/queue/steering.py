@@ -39,7 +39,7 @@ class Retuning(msgspec.Struct, forbid_unknown_fields=True):
 class Steered:
     """The steering that this process knows of."""
 
-    def __init__(self, bus: Bus, on_change: Callable[[Steering], None] = lambda _: None) -> None:
+    def __init__(self, bus: Bus, on_change: Callable[[Steering], None]) -> None:
         """Prepare to watch.
 
         Args:
@@ -52,11 +52,11 @@ class Steered:
 
     async def start(self, run: str | None = None) -> None:
         """Subscribe to changes from now on, and read what is stored; of one run or of all."""
-        await self._follower.start(subjects.ALL_STEERING if run is None else subjects.STEERING.of(run))
+        await self._follower.start(subjects.STEERING.wildcard if run is None else subjects.STEERING.of(run))
 
     async def listen(self) -> None:
         """Subscribe to changes of all runs from now on."""
-        await self._follower.listen(subjects.ALL_STEERING)
+        await self._follower.listen(subjects.STEERING.wildcard)
 
     async def read(self) -> None:
         """Read what was stored since the last look."""
@@ -103,7 +103,7 @@ async def read_steering(bus: Bus, run: str) -> Steering | None:
 async def paused_runs(bus: Bus) -> frozenset[str]:
     """Return the runs that are paused."""
     paused: set[str] = set()
-    async for stored in bus.js.read(streams.RUNS, subjects.ALL_STEERING):
+    async for stored in bus.js.read(streams.RUNS, subjects.STEERING.wildcard):
         try:
             steering: Steering = _decode(stored.data)
         except BadMessage:

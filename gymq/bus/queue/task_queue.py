@@ -27,7 +27,6 @@ from gymq.failures import CancelReason
 from gymq.processes.background import is_set_within
 from gymq.protocol import subjects
 from gymq.protocol.messages import BadMessage, Steering, Task
-from gymq.protocol.subjects import TaskQueueName
 
 log = logging.getLogger("gymq.agent")
 
@@ -250,17 +249,20 @@ class TaskQueue:
 
     async def _find_lanes(self) -> None:
         agent = subjects.instance(self._agent, "agent")
-        queues = {
-            name: queue for name in await streams.queues(self._bus.js) if (queue := TaskQueueName.of_consumer(name))
-        }
+        queues = await streams.queues(self._bus.js)
         for name in [name for name, lane in self._lanes.items() if name not in queues or lane.is_gone]:
             await self._lanes.pop(name).pull.stop()
         for name, queue in queues.items():
             if queue.agent == agent and name not in self._lanes:
-                lane = Lane(self._bus, queue)
+                lane = Lane(
+                    self._bus,
+                    queue,
+                    on_delivery=self._start,
+                    on_change=self._changed.set,
+                    on_gone=self._announced.set,
+                )
                 self._shares.weigh(lane.account, lane.steer(self._steered.of(queue.run)), time.monotonic())
-                lane.on_delivery, lane.on_change, lane.on_gone = self._start, self._changed.set, self._announced.set
-                await lane.start()
+                await lane.pull.start()
                 self._lanes[name] = lane
         self._changed.set()
 

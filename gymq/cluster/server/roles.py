@@ -90,7 +90,7 @@ def _consume(stream: str, consumer: str) -> tuple[str, ...]:
     return (f"$JS.API.CONSUMER.MSG.NEXT.{stream}.{consumer}", *_acks(stream, consumer))
 
 
-SUBMISSIONS = subjects.SUBMISSION.wildcard
+SUBMISSIONS = subjects.SUBMISSION.pattern
 TASKS = subjects.TASK.wildcard
 URGENT = subjects.URGENT_TASK.wildcard
 ROLLOUTS = subjects.ROLLOUT.wildcard

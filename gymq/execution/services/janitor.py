@@ -56,7 +56,7 @@ class Janitor:
     async def end_unserved(self, after_s: float) -> None:
         """End the tasks that have waited for so many seconds for an agent that no cluster serves or served."""
         is_served: dict[str, bool] = {}
-        for pattern in (subjects.ALL_TASKS, subjects.ALL_URGENT_TASKS):
+        for pattern in (subjects.TASK.wildcard, subjects.URGENT_TASK.wildcard):
             for subject in await self._js.count_by_subject(streams.TASKS, pattern):
                 agent = subject.rpartition(".")[2]
                 if agent not in is_served:

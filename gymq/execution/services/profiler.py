@@ -136,7 +136,7 @@ class Profiler:
 
     async def _position_of_checkpoints(self) -> int:
         try:
-            query = {"last_by_subj": subjects.ALL_PROFILES}
+            query = {"last_by_subj": subjects.PROFILE.wildcard}
             answer = await self._js.api(f"STREAM.MSG.GET.{streams.RUNS}", query)
         except JetStreamError as error:
             if error.code == Code.MESSAGE_NOT_FOUND:

@@ -50,7 +50,7 @@ class RunQueues:
 
     async def start(self) -> None:
         """Begin to keep the queues."""
-        await self._bus.subscribe(subjects.ALL_SUBMITTED, self._on_submitted)
+        await self._bus.subscribe(subjects.SUBMITTED.wildcard, self._on_submitted)
         await self._steered.start()
         self._wanted.set()
         # The pause is for programs that submit to many agents: they announce each.

@@ -132,7 +132,7 @@ class Rollouts:
             BusError
         """
         earlier = re.compile(rf"{re.escape(self._name)}-[0-9a-f]{{8}}")
-        async for stored in self._js.read(streams.RUNS, subjects.ALL_RUNS):
+        async for stored in self._js.read(streams.RUNS, subjects.RUN.wildcard):
             run = stored.subject.rpartition(".")[2]
             if earlier.fullmatch(run) and run != self.run and await anext(self._queue.queued(run), None) is not None:
                 log.warning("cancelling what is left of %s", run)

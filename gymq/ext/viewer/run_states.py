@@ -52,12 +52,12 @@ async def read_queued(bus: Bus, *, has_workers: bool = True) -> Queued:
         BusError: it does not answer.
     """
     tasks: dict[str, int] = {}
-    for wildcard in (subjects.ALL_TASKS, subjects.ALL_URGENT_TASKS) if has_workers else ():
+    for wildcard in (subjects.TASK.wildcard, subjects.URGENT_TASK.wildcard) if has_workers else ():
         for subject, count in (await bus.js.count_by_subject(streams.TASKS, wildcard)).items():
             run = subject.split(".")[2]
             tasks[run] = tasks.get(run, 0) + count
-    marks = await bus.js.count_by_subject(streams.RUNS, subjects.ALL_CANCELLED)
-    profiles = await bus.js.count_by_subject(streams.RUNS, subjects.ALL_PROFILES)
+    marks = await bus.js.count_by_subject(streams.RUNS, subjects.CANCELLED.wildcard)
+    profiles = await bus.js.count_by_subject(streams.RUNS, subjects.PROFILE.wildcard)
     return Queued(
         tasks,
         frozenset(subject.split(".")[2] for subject in marks if subject.endswith(".all")),
