@@ -18,14 +18,13 @@ import msgspec
 
 from gymq.bus.bus import Bus
 from gymq.bus.connection import Msg
-from gymq.bus.errors import NoAnswer, NoResponders, VersionsDiffer
+from gymq.bus.errors import NoAnswer, NoResponders
+from gymq.errors import BusError
 from gymq.processes.background import is_set_within
 from gymq.protocol import subjects
 from gymq.protocol.decoding import UNDECODABLE
 from gymq.protocol.instances import ROLE_OF
 from gymq.protocol.versions import SPOKEN, ProtocolRange
-
-VERBS = ("PING", "INFO", "STATS")
 
 ReportT = TypeVar("ReportT")
 
@@ -74,8 +73,8 @@ class ServiceListing:
         self._started = datetime.now(UTC).isoformat().replace("+00:00", "Z")
 
     async def start(self) -> None:
-        for verb in VERBS:
-            name = subjects.instance(self._name)
+        name = subjects.instance(self._name)
+        for verb in ("PING", "INFO", "STATS"):
             for suffix in ("", f".{name}", f".{name}.{self._worker}"):
                 await self._bus.subscribe(f"{subjects.SERVICES}.{verb}{suffix}", self._answer)
 
@@ -166,21 +165,25 @@ class WorkerSearch:
                 self._all_answered.set()
 
 
-async def find_workers(bus: Bus, name: str = "", *, wait_s: float = 0.5) -> list[dict[str, Any]]:
+async def find_workers(bus: Bus, name: str = "", *, wait_s: float = 0.5, looks: int = 1) -> list[dict[str, Any]]:
     """Return the STATS answers of all workers that answer within `wait_s` seconds, sorted by name and id.
 
     Args:
         name: only those of this instance.
+        looks: how many times to ask, until one answers: they may be too busy to do so at once.
     """
     with WorkerSearch(bus, name) as search:
-        return await search.ask(wait_s)
+        for _ in range(looks):
+            if found := await search.ask(wait_s):
+                return found
+    return []
 
 
 async def check_versions(bus: Bus) -> None:
     """Check that this process understands all workers of the cluster that it joins.
 
     Raises:
-        VersionsDiffer: it does not.
+        BusError: it does not.
     """
     with WorkerSearch(bus, verb="PING") as search:
         for found in await search.ask(0.5):
@@ -190,7 +193,7 @@ async def check_versions(bus: Bus) -> None:
 def _check_version(found: Identity) -> None:
     spoken = ProtocolRange.read(found.metadata)
     if not spoken.meets(SPOKEN):
-        raise VersionsDiffer(
+        raise BusError(
             f"this is gymq {version('gymq')} with {SPOKEN}, but {found.name} of the cluster is gymq {found.version} "
             f"with {spoken}; install a version here or there so that these meet"
         )
@@ -211,17 +214,19 @@ async def first_to_answer(bus: Bus, instance: str, role: str, *, timeout_s: floa
         instance: its name as in subjects.
     """
     try:
-        ping = f"{subjects.SERVICES}.PING.{instance}"
-        return _decode_identity((await bus.request(ping, b"", timeout_s=timeout_s, answered_by=role)).data)
+        return _decode_identity((await _ping(bus, instance, role, timeout_s)).data)
     except (NoResponders, NoAnswer, *UNDECODABLE):
         return None
 
 
+async def _ping(bus: Bus, instance: str, role: str, timeout_s: float) -> Msg:
+    return await bus.request(f"{subjects.SERVICES}.PING.{instance}", b"", timeout_s=timeout_s, answered_by=role)
+
+
 async def is_served(bus: Bus, name: str, kind: str, *, timeout_s: float = 0.5) -> bool:
     """Return whether a process serves an instance, also if it is too busy to answer."""
-    ping = f"{subjects.SERVICES}.PING.{subjects.instance(name)}"
     try:
-        await bus.request(ping, b"", timeout_s=timeout_s, answered_by=ROLE_OF[kind])
+        await _ping(bus, subjects.instance(name), ROLE_OF[kind], timeout_s)
     except NoResponders:
         return False
     except NoAnswer:
@@ -233,7 +238,7 @@ async def is_running(bus: Bus, name: str, kind: str, *, patience_s: float = 5.0)
     """Return whether some process serves an instance of this name; one that is being started again is waited for.
 
     Raises:
-        VersionsDiffer: this process does not understand it.
+        BusError: this process does not understand it.
     """
     loop = asyncio.get_running_loop()
     give_up = loop.time() + patience_s

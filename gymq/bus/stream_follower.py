@@ -7,7 +7,6 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from gymq.bus.bus import Bus
-from gymq.bus.connection import Msg
 from gymq.errors import BusError
 
 
@@ -33,7 +32,7 @@ class StreamFollower:
     async def listen(self, subject: str) -> None:
         """Subscribe to what is published from now on."""
         self._subject = subject
-        await self._bus.subscribe(subject, self._on_message)
+        await self._bus.listen(subject, lambda message: self._on_body(message.data))
         self._bus.on_reconnect(self._read_again)
 
     async def read(self) -> None:
@@ -49,6 +48,3 @@ class StreamFollower:
     async def _read_with_retries(self) -> None:
         with suppress(BusError):  # the connection is closed for good
             await self._bus.retry_read(self.read)
-
-    async def _on_message(self, message: Msg) -> None:
-        self._on_body(message.data)

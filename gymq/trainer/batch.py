@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 
-from gymq.bus.loop_thread import LoopThread
 from gymq.errors import GymqError
+from gymq.processes.loop_thread import LoopThread
 from gymq.trainer.groups import Group
 from gymq.trainer.pending_group import PendingGroup
 

@@ -11,13 +11,13 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from gymq.bus import Bus
 from gymq.bus.discovery import is_running
-from gymq.bus.loop_thread import LoopThread
 from gymq.bus.queue.client import SERVER_PATIENCE_S
 from gymq.bus.weights.holding import held, until_finished
-from gymq.bus.weights.known import VersionsUnknown, check_known, told_versions
+from gymq.bus.weights.known import told_versions, why_unknown
 from gymq.bus.weights.pushing import Pushed, PushError, announce, newest, push
 from gymq.bus.weights.staleness import updates_since
 from gymq.defaults import CONFIRM_S, InFlight, WeightsMode
+from gymq.processes.loop_thread import LoopThread
 from gymq.protocol import subjects
 from gymq.trainer.groups import TrainerError
 from gymq.trainer.told_versions import ToldVersions
@@ -202,10 +202,8 @@ class TrainedPolicy:
             if self._has_versions:
                 return
             await self._told.announce()
-            try:
-                await check_known(self._bus, self.model)
-            except VersionsUnknown as error:
-                raise TrainerError(str(error)) from None
+            if reason := await why_unknown(self._bus, self.model):
+                raise TrainerError(reason)
             self._has_versions = True
 
     async def updates_since(self) -> Callable[[str], int]:

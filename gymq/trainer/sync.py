@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable, Coroutine, Generator, Iterable
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
-from gymq.bus.loop_thread import LoopThread
+from gymq.processes.loop_thread import LoopThread
 from gymq.trainer.groups import Group, Row, TrainerError
 from gymq.trainer.run import TrainingRun
 from gymq.trainer.training_batch import TrainingBatch

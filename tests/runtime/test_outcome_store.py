@@ -175,7 +175,7 @@ async def test_the_outcomes_of_one_task_are_read(store: OutcomeStore, run: str) 
     for task_index in (1, 11, 2):
         for rollout_index in range(2):
             await put(store, rollout(run, task_index, rollout_index))
-    found = [(outcome.task_index, outcome.rollout_index) async for _, outcome in store.read_task(run, 1)]
+    found = [(outcome.task_index, outcome.rollout_index) async for _, outcome in store.read(run, 1)]
     assert found == [(1, 0), (1, 1)]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 import gymq
 from gymq.bus import Bus
-from gymq.bus.discovery import ServiceListing
+from gymq.bus.discovery import ServiceListing, find_workers
 from gymq.bus.jetstream import DISK_FULL
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.process_reports import (
@@ -17,7 +17,6 @@ from gymq.bus.rpc.process_reports import (
     OpenCalls,
     ProcessReport,
     SlowestCall,
-    read_cluster_report,
 )
 from gymq.bus.rpc.serving import Server
 from gymq.execution.model_runner import ModelRunner
@@ -160,7 +159,8 @@ async def test_a_model_reports_what_it_waits_for(bus: Bus, other_bus: Bus, run: 
     )
     await listing.start()
     await other_bus.flush()
-    found = await until_answer(lambda: read_cluster_report(bus, run), lambda found: found.retries)
+    answers = await until_answer(lambda: find_workers(bus), lambda answers: ClusterReport(run, answers).retries)
+    found = ClusterReport(run, answers)
     assert found.waits["rate limited by h (429)"] == 8
     assert found.retries[f"{run}-w", run] == 5
     assert runner.stats()["model"].oddities == {"replies with another `usage` than specified": 3}

@@ -199,10 +199,10 @@ async def test_an_outcome_is_read_once_however_often_a_group_looks_for_more(
 ) -> None:
     may_end = asyncio.Event()
     read: list[int] = []
-    read_task = OutcomeStore.read_task
+    read_outcomes = OutcomeStore.read
 
     async def noted(*given: Any, **options: Any) -> AsyncIterator[tuple[int, Outcome]]:
-        async for sequence, outcome in read_task(*given, **options):
+        async for sequence, outcome in read_outcomes(*given, **options):
             read.append(outcome.rollout_index)
             yield sequence, outcome
 
@@ -212,7 +212,7 @@ async def test_an_outcome_is_read_once_however_often_a_group_looks_for_more(
         return say("done")
 
     world.engine.turn = turn
-    monkeypatch.setattr(OutcomeStore, "read_task", noted)
+    monkeypatch.setattr(OutcomeStore, "read", noted)
     batch = training.run_rollouts(examples(1), num_samples=3)
     await until_answer(lambda: world.js.count(streams.ROLLOUTS, f"gym.rollouts.{training.run}.>"), lambda n: n == 2)
     assert training.thread is not None

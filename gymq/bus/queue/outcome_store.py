@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator
 
 from gymq.bus import Bus, blobs, streams
 from gymq.bus.jetstream import Stored
-from gymq.processes.background import RunningTasks
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.messages import (
@@ -27,7 +26,6 @@ from gymq.redaction import redact, without_credentials
 log = logging.getLogger("gymq.outcomes")
 
 READ_BATCH = 4096  # outcomes asked for at a time; each request has the server look at all subjects of the run
-SOUGHT_AT_ONCE = 256  # outcomes, by subject
 UNKNOWN_AGENT = "unknown"  # of an outcome that cannot be read
 
 _decode = Decoder(VerifiedRollout, Failure, Unresolved, BlobRef)
@@ -40,8 +38,8 @@ class OutcomeStore:
         self._bus = bus
         self._js = bus.js
         self._warned: set[int] = set()  # of messages with these stream sequences
-        self._sought: list[tuple[str, asyncio.Future[int | None]]] = []  # subjects, and what is stored there
-        self._seeking = RunningTasks()
+        self._sought: list[str] = []  # the subjects of the next request
+        self._seeking: asyncio.Task[dict[str, int]] | None = None  # makes it
 
     async def put(self, outcome: Outcome, *, replaces: int | None, patience_s: float) -> bool:
         """Store an outcome unless there is one already. Safe to repeat.
@@ -72,44 +70,28 @@ class OutcomeStore:
 
     async def is_settled(self, task: Task) -> bool:
         """Return whether the rollout of a task has an outcome that the task is not to replace."""
-        sequence = await self._sequence(subjects.ROLLOUT.of(*task.rollout_id))
+        subject = subjects.ROLLOUT.of(*task.rollout_id)
+        # Tasks arrive in batches, and a request for each would be a tenth of what a short rollout costs.
+        if self._seeking is None or len(self._sought) == 256:
+            self._sought = []
+            self._seeking = asyncio.create_task(self._seek(self._sought))
+        self._sought.append(subject)
+        sequence = (await asyncio.shield(self._seeking)).get(subject)
         return sequence is not None and sequence != task.replaces
 
-    def _sequence(self, subject: str) -> asyncio.Future[int | None]:
-        """Return the sequence of what is stored on a subject, asked for together with what else is sought now.
-
-        Tasks arrive in batches, and a request for each would be a tenth of what a short rollout costs.
-        """
-        loop = asyncio.get_running_loop()
-        if not self._sought:
-            loop.call_soon(self._seek)
-        future: asyncio.Future[int | None] = loop.create_future()
-        self._sought.append((subject, future))
-        return future
-
-    def _seek(self) -> None:
-        sought, self._sought = self._sought, []
-        for start in range(0, len(sought), SOUGHT_AT_ONCE):
-            self._seeking.start(self._find_all(sought[start : start + SOUGHT_AT_ONCE]))
-
-    async def _find_all(self, sought: list[tuple[str, asyncio.Future[int | None]]]) -> None:
-        try:
-            last = await self._js.last_of(streams.ROLLOUTS, [subject for subject, _ in sought])
-        except Exception as error:
-            for _, future in sought:
-                if not future.done():
-                    future.set_exception(error)
-            return
-        for subject, future in sought:
-            if not future.done():
-                future.set_result(last[subject].sequence if subject in last else None)
+    async def _seek(self, sought: list[str]) -> dict[str, int]:
+        """Return the sequences of what is stored on the subjects that are sought in the same round of the loop."""
+        if self._sought is sought:
+            self._seeking = None
+        last = await self._js.last_of(streams.ROLLOUTS, sought)
+        return {subject: stored.sequence for subject, stored in last.items()}
 
     async def find_outcome(self, run: str, task_index: int, rollout_index: int) -> tuple[int, Outcome] | None:
         """Return the outcome of one rollout, with its stream sequence."""
         stored = await self.find(run, task_index, rollout_index)
-        return (
-            None if stored is None else (stored.sequence, await self._outcome(stored, run, task_index, rollout_index))
-        )
+        if stored is None:
+            return None
+        return stored.sequence, await self._outcome(stored, run, task_index, rollout_index)
 
     async def outcome_of(self, task: Task) -> tuple[int, Outcome] | None:
         """Return the outcome of a task that has one, with its stream sequence; None if it was removed."""
@@ -117,13 +99,17 @@ class OutcomeStore:
         stored = await self._js.last_beyond(task.replaces or 0, streams.ROLLOUTS, subjects.ROLLOUT.of(*of))
         return None if stored is None else (stored.sequence, await self._outcome(stored, *of))
 
-    async def read(self, run: str, *, after: int = 0, batch: int = READ_BATCH) -> AsyncIterator[tuple[int, Outcome]]:
-        """Yield the outcomes of a run after a stream sequence, with their sequences, up to now.
+    async def read(
+        self, run: str, task_index: int | None = None, *, after: int = 0, batch: int = READ_BATCH
+    ) -> AsyncIterator[tuple[int, Outcome]]:
+        """Yield the outcomes of a run, or of one of its tasks, with their stream sequences, up to now.
 
         Args:
+            after: the stream sequence after which to begin.
             batch: how many are fetched at a time; use few where few will be looked at.
         """
-        async for sequence, outcome in self._read(subjects.ROLLOUT.below(run), after, batch):
+        subject = subjects.ROLLOUT.below(run) if task_index is None else subjects.ROLLOUT.of(run, task_index)
+        async for sequence, outcome in self._read(subject, after, batch):
             if outcome is not None:
                 yield sequence, outcome
 
@@ -138,12 +124,6 @@ class OutcomeStore:
         """
         async for sequence, outcome in self._read(subjects.ALL_ROLLOUTS, after):
             yield sequence, outcome
-
-    async def read_task(self, run: str, task_index: int, *, after: int = 0) -> AsyncIterator[tuple[int, Outcome]]:
-        """Yield the outcomes of one task after a stream sequence, with their sequences."""
-        async for sequence, outcome in self._read(subjects.ROLLOUT.of(run, task_index), after):
-            if outcome is not None:
-                yield sequence, outcome
 
     async def _read(
         self, subject: str, after: int, batch: int = READ_BATCH

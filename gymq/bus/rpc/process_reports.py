@@ -13,8 +13,6 @@ from typing import Annotated, Any
 
 import msgspec
 
-from gymq.bus import Bus
-from gymq.bus.discovery import find_workers
 from gymq.protocol.messages import (
     Call,
     Close,
@@ -176,7 +174,7 @@ class _Stats(msgspec.Struct, frozen=True):
 
 
 class ClusterReport:
-    """The reports of a cluster's workers on one run, all of them together.
+    """The reports of a cluster's workers on one run, all of them together; see `gymq.bus.discovery.find_workers`.
 
     Attributes:
         agents: names of the agents that answered.
@@ -199,8 +197,10 @@ class ClusterReport:
             if stats.metadata.get("kind") == "agents":
                 self.agents.add(stats.name)
             if stats.endpoints:
-                processes[stats.id] = stats.endpoints[0].data  # each instance says the same of its process
-                self._add_model(stats, stats.endpoints[0].data.model)
+                data = processes[stats.id] = stats.endpoints[0].data  # each instance says the same of its process
+                if data.model is not None:
+                    self.waits.update(data.model.waits)
+                    self.retries[stats.id, stats.name] = data.model.retries
         for data in processes.values():
             self.waits.update(data.storing)
             self.waits.update(data.limited)
@@ -209,19 +209,3 @@ class ClusterReport:
                 self.waits.update(of_run.waits)
                 if self.slowest is None or of_run.slowest.seconds > self.slowest.seconds:
                     self.slowest = of_run.slowest
-
-    def _add_model(self, stats: _Stats, model: ModelReport | None) -> None:
-        if model is not None:
-            self.waits.update(model.waits)
-            self.retries[stats.id, stats.name] = model.retries
-
-
-async def read_cluster_report(bus: Bus, run: str, *, wait_s: float = 0.5) -> ClusterReport:
-    """Ask all workers, with one request for each kind of them.
-
-    Args:
-        bus: the connection to the cluster.
-        run: the run whose calls are wanted.
-        wait_s: seconds in which the workers can answer.
-    """
-    return ClusterReport(run, await find_workers(bus, wait_s=wait_s))

@@ -34,7 +34,6 @@ from gymq.protocol.messages import BadMessage, Ping
 from gymq.protocol.replica_messages import Hold, Weights
 
 STORE_PATIENCE_S = 60.0  # for each part, while the server is away or full
-_FIRST_LOOKS = 10  # until one answers; they may be busy
 
 _decode = Decoder(Weights)
 
@@ -229,11 +228,7 @@ def _mark(record: Weights, version: str | None, policy_version: str) -> str | No
 async def _replicas(bus: Bus, model: str, *, was_pushed_before: bool) -> set[str]:
     if not was_pushed_before and not await is_running(bus, model, "models"):
         raise PushError(not_running(model, "model"))
-    found: list[dict[str, Any]] = []
-    for _ in range(_FIRST_LOOKS):
-        found = await find_workers(bus, model, wait_s=LOOK_S)
-        if found:
-            break
+    found = await find_workers(bus, model, wait_s=LOOK_S, looks=10)
     if any(weights_of(stats) is None for stats in found):
         raise PushError(f"{model} is {found[0]['metadata'].get('implementation', 'a worker')}, which loads no weights")
     return {stats["id"] for stats in found}

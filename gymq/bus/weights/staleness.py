@@ -15,7 +15,7 @@ from gymq.bus import Bus, BusError, Msg, streams
 from gymq.bus.jetstream import Stored
 from gymq.defaults import InFlight
 from gymq.failures import RolloutError
-from gymq.processes.background import is_set_within
+from gymq.processes.background import RunningTasks, is_set_within
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder
 from gymq.protocol.messages import BadMessage, FailureClass, Stage
@@ -51,7 +51,10 @@ def updates_since(weights: Weights) -> Callable[[str], int]:
 class _Versions:
     """The versions of one model."""
 
-    def __init__(self) -> None:
+    def __init__(self, bus: Bus, model: str) -> None:
+        self._bus = bus
+        self._model = model
+        self._reading = RunningTasks()
         self.newest: str | None = None  # None: its weights are what they were at the start
         self.restarted: str | None = None  # the newest version with `restart`
         self.finished: str | None = None  # the newest version with `finish`
@@ -62,7 +65,48 @@ class _Versions:
         self._sequence = 0
         self._pushed_at = 0.0  # the newest push that was read, Unix time
 
-    def learn(self, stored: Stored | None) -> None:
+    async def follow(self) -> None:
+        """Follow the updates of the model from now on."""
+
+        async def on_push(message: Msg) -> None:
+            await self._read_with_retries(int((message.headers or {}).get("Nats-Sequence", 1)))
+
+        async def on_hold(message: Msg) -> None:
+            try:
+                hold: Hold = _decode_hold(message.data)
+            except BadMessage:
+                return
+            self.held_until = asyncio.get_running_loop().time() + hold.for_s
+            self._changed.set()
+            if not hold.for_s:
+                await self._read_with_retries()  # weights that were removed are not announced
+
+        subscriptions = [
+            await self._bus.subscribe(subjects.PUSHED.of(self._model), on_push),
+            await self._bus.subscribe(subjects.HOLD.of(self._model), on_hold),
+        ]
+        try:
+            await self._bus.flush()
+        except BusError:
+            for subscription in subscriptions:
+                await self._bus.unsubscribe(subscription)
+            raise
+        # What was pushed while this process was away is not heard any more.
+        self._bus.on_reconnect(lambda: self._reading.start(self._read_with_retries()))
+
+    async def _read_with_retries(self, pushed: int = 0) -> None:
+        with suppress(BusError):  # the connection is closed for good
+            await self._bus.retry_read(lambda: self.read(pushed))
+
+    async def read(self, pushed: int = 0) -> None:
+        """Read the newest weights; `pushed` is the sequence of some that were stored."""
+        subject = subjects.WEIGHTS.of(self._model)
+        if pushed:
+            self._learn(await self._bus.js.last_beyond(pushed - 1, streams.WEIGHTS, subject))
+        else:
+            self._learn(await self._bus.js.last(streams.WEIGHTS, subject))
+
+    def _learn(self, stored: Stored | None) -> None:
         """Take in the newest weights as they are stored; None: there are none, or none any more."""
         if stored is None:
             self.newest = self.restarted = self.finished = None
@@ -94,11 +138,6 @@ class _Versions:
     def is_held(self) -> bool:
         """Whether an update holds rollouts back that have not begun."""
         return self.held_until > asyncio.get_running_loop().time()
-
-    def hold(self, for_s: float) -> None:
-        """Hold rollouts back for so long from now on."""
-        self.held_until = asyncio.get_running_loop().time() + for_s
-        self._changed.set()
 
     async def until_free(self, patience_s: float) -> None:
         """Wait until no update holds rollouts back, for so many seconds at most."""
@@ -155,10 +194,8 @@ class Staleness:
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
-        self._js = bus.js
         self._models: dict[str, _Versions] = {}
         self._starting = asyncio.Lock()
-        self._reading: asyncio.Task[None] | None = None
 
     async def limit(self, model: str, max_staleness: int | None) -> StalenessLimit:
         """Return the limit for a rollout of this model.
@@ -168,7 +205,7 @@ class Staleness:
         """
         await self.follow(model)
         if max_staleness is not None:
-            await self._read(model, self._models[model])
+            await self._models[model].read()
         return StalenessLimit(self._models[model], max_staleness)
 
     async def follow(self, model: str) -> None:
@@ -177,58 +214,11 @@ class Staleness:
             return  # each rollout comes here
         async with self._starting:
             if model not in self._models:
-                await self._follow(model)
-                await self._read(model, self._models[model])
+                versions = _Versions(self._bus, model)
+                await versions.follow()
+                self._models[model] = versions
+                await versions.read()
 
     def is_held(self, model: str) -> bool:
         """Return whether an update of a model holds rollouts back."""
         return model in self._models and self._models[model].is_held
-
-    async def _follow(self, model: str) -> None:
-        versions = _Versions()
-
-        async def on_push(message: Msg) -> None:
-            await self._read_with_retries(model, versions, pushed=int((message.headers or {}).get("Nats-Sequence", 1)))
-
-        async def on_hold(message: Msg) -> None:
-            try:
-                hold: Hold = _decode_hold(message.data)
-            except BadMessage:
-                return
-            versions.hold(hold.for_s)
-            if not hold.for_s:
-                await self._read_with_retries(model, versions)  # weights that were removed are not announced
-
-        subscriptions = [
-            await self._bus.subscribe(subjects.PUSHED.of(model), on_push),
-            await self._bus.subscribe(subjects.HOLD.of(model), on_hold),
-        ]
-        try:
-            await self._bus.flush()
-        except BusError:
-            for subscription in subscriptions:
-                await self._bus.unsubscribe(subscription)
-            raise
-        if not self._models:
-            self._bus.on_reconnect(self._read_again)
-        self._models[model] = versions
-
-    def _read_again(self) -> None:
-        # What was pushed while this process was away is not heard any more.
-        self._reading = asyncio.create_task(self._read_all())
-
-    async def _read_all(self) -> None:
-        for model, versions in list(self._models.items()):
-            await self._read_with_retries(model, versions)
-
-    async def _read_with_retries(self, model: str, versions: _Versions, *, pushed: int = 0) -> None:
-        with suppress(BusError):  # the connection is closed for good
-            await self._bus.retry_read(lambda: self._read(model, versions, pushed=pushed))
-
-    async def _read(self, model: str, versions: _Versions, *, pushed: int = 0) -> None:
-        """Read the newest weights; `pushed` is the sequence of some that were stored."""
-        subject = subjects.WEIGHTS.of(model)
-        if pushed:
-            versions.learn(await self._js.last_beyond(pushed - 1, streams.WEIGHTS, subject))
-        else:
-            versions.learn(await self._js.last(streams.WEIGHTS, subject))

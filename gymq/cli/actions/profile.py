@@ -82,10 +82,10 @@ async def profile_run(
             after = 0
             if task is None and threshold == PASS_THRESHOLD:
                 found, after = await last_profile(bus.js, run)  # reading a million outcomes takes minutes
-            async for sequence, outcome in _outcomes(bus, run, task, after):
+            async for sequence, outcome in OutcomeStore(bus).read(run, task, after=after):
                 _add(found, sequence, outcome)
         else:
-            paths = await _write_report(_outcomes(bus, run, task), found, output)
+            paths = await _write_report(OutcomeStore(bus).read(run, task), found, output)
     snapshot = found.snapshot(ks)
     if not snapshot.agents:
         where = f"run {run}" if task is None else f"task {task} of run {run}"
@@ -108,11 +108,6 @@ async def _write_report(
                 export.add(outcome)
         read_statistics(export.files, report=report, snapshot=found.snapshot(), allow_partial=True)
     return report
-
-
-def _outcomes(bus: Bus, run: str, task: int | None, after: int = 0) -> AsyncIterator[tuple[int, Outcome]]:
-    store = OutcomeStore(bus)
-    return store.read(run, after=after) if task is None else store.read_task(run, task)
 
 
 def _add(profile: RunningProfile, sequence: int, outcome: Outcome) -> None:

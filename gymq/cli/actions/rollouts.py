@@ -114,7 +114,7 @@ async def _outcomes(bus: Bus, run: str, task: int | None, failed: bool, limit: i
     """Yield the outcomes to list; where a limit cuts them, they are in order of task and rollout."""
     store = OutcomeStore(bus)
     if task is not None:
-        found = [outcome async for _, outcome in store.read_task(run, task)]
+        found = [outcome async for _, outcome in store.read(run, task)]
         for outcome in sorted(found, key=_place):
             if not failed or not isinstance(outcome, VerifiedRollout):
                 yield outcome

@@ -15,13 +15,13 @@ from typing import Any
 
 import msgspec
 
-from gymq.bus.loop_thread import LoopThread
 from gymq.config import load
 from gymq.data.rows import PARAMS, TASK_INDEX
 from gymq.data.short_rows import whole_row
 from gymq.ext.trainers.adapting import place_index, refuse_unknown, warn_if_dropped
 from gymq.ext.trainers.forms import to_trl
 from gymq.failures import JudgeFailed, RolloutError
+from gymq.processes.loop_thread import LoopThread
 from gymq.protocol.messages import FailureClass
 from gymq.runs.local_verifiers import Verifiers, verify_again
 from gymq.testing import reply

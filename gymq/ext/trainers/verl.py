@@ -17,11 +17,11 @@ import transfer_queue
 from verl.experimental.agent_loop.agent_loop import AgentLoopManager, AgentLoopOutput, AgentLoopWorker
 from verl.trainer.ppo.v1.agent_loop_tq import AgentLoopManagerTQ, AgentLoopWorkerTQ
 
-from gymq.bus.loop_thread import LoopThread
 from gymq.data.records import Record
 from gymq.ext.trainers.adapting import records_of, warn_if_dropped
 from gymq.ext.trainers.forms import to_verl
 from gymq.ext.trainers.verl_rollouts import VerlRollouts
+from gymq.processes.loop_thread import LoopThread
 from gymq.trainer.groups import Row
 
 log = logging.getLogger("gymq.trainer")

@@ -134,7 +134,7 @@ class RolloutList:
         if wanted.task_index is None:
             stored = self._store.read(run, after=position, batch=batch)
         else:
-            stored = self._store.read_task(run, wanted.task_index)
+            stored = self._store.read(run, wanted.task_index)
         give_up = time.monotonic() + SEARCH_S
         rows: list[RolloutRow] = []
         looked_at = 0

@@ -17,7 +17,6 @@ import pydantic
 
 from gymq.authoring import Worker, first_problem
 from gymq.bus import Bus
-from gymq.bus.loop_thread import LoopThread
 from gymq.cluster.child import Child
 from gymq.cluster.launch import Cluster, WorkerProcess
 from gymq.cluster.loop_watch import watching_this_process
@@ -31,6 +30,7 @@ from gymq.data.materialise import MaterialiseOptions
 from gymq.defaults import PASS_THRESHOLD
 from gymq.errors import did_you_mean
 from gymq.processes.background import end_task
+from gymq.processes.loop_thread import LoopThread
 from gymq.render import counted, say
 from gymq.runs.collection.arguments import EnvironmentArgument, ModelArgument, Setup, read_setup, write_rows
 from gymq.runs.collection.collection import Collection

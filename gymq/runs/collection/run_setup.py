@@ -13,7 +13,7 @@ import msgspec
 
 from gymq.bus import Bus, streams
 from gymq.bus.discovery import find_workers, is_running
-from gymq.bus.weights.known import VersionsUnknown, check_known_to
+from gymq.bus.weights.known import why_unknown_to
 from gymq.config import record_options
 from gymq.data.disk_index import EarlierRows
 from gymq.data.jsonl import JsonlFile, atomic_write, numbered_lines, truncate_torn_line
@@ -255,11 +255,8 @@ class RunSetup:
                     "" if agent == self._options.materialise.agent_name else ", which the row names in `agent_ref`,"
                 )
                 raise UsageError(f"{where}: no agent named {agent!r}{by_row} is running; running: {running}")
-        if self._options.max_staleness is not None:
-            try:
-                await check_known_to(self._bus, agents)
-            except VersionsUnknown as error:
-                raise UsageError(str(error)) from None
+        if self._options.max_staleness is not None and (reason := await why_unknown_to(self._bus, agents)):
+            raise UsageError(reason)
 
 
 @contextmanager

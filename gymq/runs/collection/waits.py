@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from gymq.bus import Bus, BusError
-from gymq.bus.discovery import UnservedAgents
+from gymq.bus.discovery import UnservedAgents, find_workers
 from gymq.bus.queue.client import QueueClient
-from gymq.bus.rpc.process_reports import read_cluster_report
+from gymq.bus.rpc.process_reports import ClusterReport
 from gymq.protocol import subjects
 from gymq.runs.collection.progress import Progress
 
@@ -55,7 +55,7 @@ class Waits:
             progress.waits, progress.slowest = {"the NATS server is away": progress.in_flight}, None
             return
         try:
-            report = await read_cluster_report(self._bus, progress.run, wait_s=wait_s)
+            report = ClusterReport(progress.run, await find_workers(self._bus, wait_s=wait_s))
             waits = report.waits + self._bus.unstored
             waits |= await self._unserved_tasks(self.agents - report.agents)
         except BusError:

@@ -25,15 +25,11 @@ class LoopThread:
             closed: raised by whoever waits when the loop is stopped, or calls after it was; None: a `RuntimeError`.
         """
         self.closed = closed or RuntimeError("the event loop was stopped")
-        self._is_stopped = False
+        self.is_stopped = False
         self._submitting = threading.Lock()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="gymq", daemon=True)
         self._thread.start()
-
-    @property
-    def is_stopped(self) -> bool:
-        return self._is_stopped
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Return what a coroutine returns or raises; not for the thread itself."""
@@ -42,9 +38,8 @@ class LoopThread:
             return future.result()
         except CancelledError:
             raise self.closed from None
-        except BaseException:
+        finally:
             future.cancel()  # Ctrl-C comes to the thread that waits
-            raise
 
     async def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Return what a coroutine returns or raises, which runs in the thread, whichever loop the caller is on."""
@@ -74,7 +69,7 @@ class LoopThread:
             while (item := await self.call(reader.next())) is not None:
                 yield item
         finally:
-            if not self._is_stopped:
+            if not self.is_stopped:
                 await self.call(reader.close())
 
     def items(self, source: AsyncGenerator[T, None]) -> Generator[T, None, None]:
@@ -84,15 +79,15 @@ class LoopThread:
             while (item := self.run(reader.next())) is not None:
                 yield item
         finally:
-            if not self._is_stopped:
+            if not self.is_stopped:
                 self.run(reader.close())
 
     def stop(self) -> None:
         """Cancel all that runs in the thread, and end it; not for the thread itself. A second time does nothing."""
         with self._submitting:
-            if self._is_stopped:
+            if self.is_stopped:
                 return
-            self._is_stopped = True
+            self.is_stopped = True
             ending = asyncio.run_coroutine_threadsafe(self._end_all(), self._loop)
         ending.result()
         self._loop.call_soon_threadsafe(self._loop.stop)
@@ -108,7 +103,7 @@ class LoopThread:
 
     def _submit(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         with self._submitting:
-            if not self._is_stopped:
+            if not self.is_stopped:
                 return asyncio.run_coroutine_threadsafe(work, self._loop)
         work.close()
         raise self.closed
