@@ -18,9 +18,10 @@ from benchmarks.ours import instances
 from benchmarks.scale.shares import submit, until_stored
 from benchmarks.scale.watched import Watched, watched
 from benchmarks.workloads import WORKLOADS, Workload
+from gymq.bus.discovery import find_workers
 from gymq.bus.queue.client import QueueClient
 from gymq.bus.queue.steering import steer
-from gymq.bus.rpc.process_reports import read_cluster_report
+from gymq.bus.rpc.process_reports import ClusterReport
 from gymq.runs.stored_runs import Runs
 
 URGENT = 16  # rollouts
@@ -36,7 +37,7 @@ MANY_TURNS = Workload("five-turns", "", 0, 0, turns=5, latency_s=LATENCY_S)
 
 async def until_waiting(cluster: Watched, count: int) -> None:
     """Wait until nearly so many calls wait for the model."""
-    while (await read_cluster_report(cluster.bus, "many")).waits.total() < 0.95 * count:
+    while ClusterReport("many", await find_workers(cluster.bus)).waits.total() < 0.95 * count:
         pass
 
 

@@ -1,7 +1,7 @@
 """Blobs: bodies larger than the server allows, stored in parts, with a `BlobRef` sent in their place.
 
-A sender passes each body through `fit` or `fit_call`; a receiver decodes with `read`, or with `follow` where it
-has a reference already.
+A sender passes what is stored through `fit`, and a large request or reply through `store_call`; a receiver decodes with
+`read`, or with `follow` where it has a reference already.
 """
 
 from __future__ import annotations
@@ -41,20 +41,6 @@ async def store(bus: Bus, body: bytes, kind: Literal["task", "rollout"], of: Rol
     sha256 = hashlib.sha256(body).hexdigest()
     subject = _PARTS[kind](*of, f"{label}-{sha256[:32]}" if label else sha256[:32])
     return await _store(bus, body, subject, sha256, {}, PATIENCE_S)
-
-
-async def fit_call(
-    bus: Bus, body: bytes, role: str, *, request: Call | None = None, patience_s: float = PATIENCE_S
-) -> bytes:
-    """Return what a request or a reply can carry: the body itself, or the reference of a blob with it, compressed.
-
-    Args:
-        role: of the receiver.
-        request: what the body is, if it is a request.
-    """
-    if len(body) <= bus.max_body_bytes:
-        return body
-    return await store_call(bus, compressed(body), role, request=request, patience_s=patience_s)
 
 
 async def store_call(

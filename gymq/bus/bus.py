@@ -18,8 +18,7 @@ from gymq.errors import BusError
 
 log = logging.getLogger("gymq.bus")
 
-READ_AGAIN_S = 1.0  # after the first time without an answer; the pause doubles up to the longest
-LONGEST_PAUSE_S = 5.0
+READ_AGAIN_S = 1.0  # after the first time without an answer; the pause doubles up to 5 s
 
 T = TypeVar("T")
 
@@ -56,4 +55,4 @@ class Bus(Connection):
                     raise BusError(f"{text}; {hint}" if hint else text) from None
                 log.warning("%s; reading again in up to %g s", error, pause_s)
             await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))
-            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+            pause_s = min(2 * pause_s, 5.0)

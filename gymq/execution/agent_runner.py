@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -19,7 +20,7 @@ from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.bus.queue.task_queue import TaskQueue
 from gymq.bus.queue.tasks import cancelled_outcome
 from gymq.bus.rpc import tracing
-from gymq.bus.rpc.admission import KvBudget, KvBudgets
+from gymq.bus.rpc.admission import KvBudget
 from gymq.bus.rpc.process_reports import limit_reached
 from gymq.bus.rpc.quarantine import TRUSTED_DELIVERIES, Quarantine, Suspect
 from gymq.execution.attempts import COMMON, Attempts, Settled, failure_of
@@ -43,7 +44,7 @@ class AgentRunner:
         *,
         worker: str,
         quarantine: Quarantine | None = None,
-        admission: KvBudgets | None = None,
+        admission: defaultdict[str, KvBudget] | None = None,
     ) -> None:
         """Prepare to run the tasks of an agent.
 
@@ -63,7 +64,7 @@ class AgentRunner:
         self._worker = worker
         self._slots = agent.options.max_concurrency or agent.max_concurrency
         model = agent.options.model_server
-        self._budget = KvBudget() if admission is None or model is None else admission.of(model.name)
+        self._budget = KvBudget() if admission is None or model is None else admission[model.name]
         self._queue = TaskQueue(bus, agent.name, self._slots, self._handle, room=self._budget.room)
 
     def stats(self) -> dict[str, Any]:

@@ -11,7 +11,7 @@ import pytest
 
 import gymq
 from gymq.bus import Bus
-from gymq.bus.rpc.admission import FILL, FIRST_TOKENS, KvBudget, KvBudgets
+from gymq.bus.rpc.admission import FILL, FIRST_TOKENS, KvBudget
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.routing import RoutedCalls, Routes
 from gymq.bus.rpc.serving import Server
@@ -161,19 +161,18 @@ async def test_none_starts_while_one_is_paused() -> None:
 
 
 async def test_each_process_gets_its_part_of_what_the_replicas_hold() -> None:
-    admission = KvBudgets()
-    budget = admission.of("policy")
+    budget = KvBudget()
     assert budget.limit is None
-    admission.heard("policy", 100_000, 4)
+    budget.share(100_000, 4)
     assert budget.limit == int(FILL * 25_000)
     budget.start("a")
     budget.start("b")
     budget.answered("a", 30_000)
     waiting = await turn(budget, "b")
     assert not waiting.done()
-    admission.heard("policy", 100_000, 1)  # the others have gone
+    budget.share(100_000, 1)  # the others have gone
     await waiting
-    admission.heard("policy", 0, 1)
+    budget.share(0, 1)
     assert budget.limit is None
 
 
@@ -222,7 +221,7 @@ async def test_a_call_waits_for_the_caches_that_replicas_state(
 ) -> None:
     routes = Routes(bus)
     await routes.start()
-    calls, budget = RoutedCalls(Calls(bus), routes), routes.admission.of(run)
+    calls, budget = RoutedCalls(Calls(bus), routes), routes.admission[run]
     server = Server(other_bus, f"{run}-w")
     await server.start()
     runner = ModelRunner(Engine(name=run))

@@ -20,7 +20,6 @@ from gymq.bus.rpc import calls as calls_module
 from gymq.bus.rpc import tries
 from gymq.bus.rpc.backlog import NoWorker
 from gymq.bus.rpc.calls import Calls
-from gymq.bus.rpc.tries import CallLost
 from gymq.cluster.server import EmbeddedServer
 from gymq.failures import RETRIES, CancelReason, RolloutError
 from gymq.protocol import subjects
@@ -139,7 +138,7 @@ async def test_nothing_is_left_behind_by_calls_that_ended(calls: Calls, replica:
     await until(lambda: len(replica.cancelled) == 20)
     await until(lambda: len(asyncio.all_tasks()) == before)
     assert replica.service.load == 0
-    assert not replica.server.jobs.by_reply
+    assert not replica.server.jobs.all
 
 
 async def test_a_call_whose_worker_is_killed_is_made_by_another(
@@ -250,8 +249,9 @@ async def test_a_call_that_nobody_accepts_is_lost(
     async def ignore(message: Msg) -> None: ...
 
     await bus.subscribe(run, ignore)
-    with pytest.raises(CallLost, match=f"no worker accepted the call on {run}"):
+    with pytest.raises(RolloutError, match=f"no worker accepted the call on {run}") as error:
         await call(calls, run, ask(timeout_s=3600))
+    assert error.value.failure_class is FailureClass.WORKER_LOST
 
 
 async def test_a_session_whose_worker_accepts_nothing_is_lost(

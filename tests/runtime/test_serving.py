@@ -109,7 +109,7 @@ async def test_whatever_a_handler_does_the_caller_gets_a_failure_and_the_worker_
     assert len(error.message) < 5000
     assert (await call(calls, run, ask()))["worker"] == replica.worker
     await until(lambda: replica.service.load == 0)
-    assert not replica.server.jobs.by_reply
+    assert not replica.server.jobs.all
 
 
 async def test_a_typed_failure_of_a_handler_arrives_as_it_is(calls: Calls, replica: ScriptedReplica, run: str) -> None:
@@ -180,10 +180,9 @@ async def test_a_request_that_wants_its_reply_elsewhere_is_ignored(
 async def test_a_ping_tells_which_calls_are_gone(bus: Bus, replica: ScriptedReplica, run: str) -> None:
     waiting = asyncio.create_task(frames(bus, run, encode(ask(wait=True)), 1))
     await until(lambda: replica.started)
-    (reply,) = replica.server.jobs.by_reply
-    (job,) = replica.server.jobs.by_reply.values()
+    (job,) = replica.server.jobs.all
     await until(lambda: job.id)
-    call = subjects.call_id(str(reply))
+    call = subjects.call_id(job.inbox)
     ping = encode(Ping(calls=[call, "x", ""]))
     pong = await bus.request(subjects.PING.of(bus.role, replica.worker), ping, timeout_s=20)
     assert decode_pong(pong.data).gone == ["x", ""]
@@ -369,7 +368,7 @@ async def test_what_a_drain_cannot_finish_is_made_by_another(
     await replica.server.drain(0.1)
     assert replica.cancelled == ["a"]
     assert (await working)["worker"] == other.worker
-    assert not replica.server.jobs.by_reply
+    assert not replica.server.jobs.all
 
 
 async def test_a_drained_worker_starts_nothing_that_waited(calls: Calls, other_bus: Bus, run: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import secrets
 import time
 from collections import Counter
@@ -23,7 +24,6 @@ SUBMIT_PATIENCE_S = 120.0  # while the server is away or full
 SERVER_PATIENCE_S = 300.0  # without an answer, before a reader gives up; what was stored is not lost
 CANCEL_PATIENCE_S = 30.0
 MOST_SUBMITTED_AT_ONCE = 64
-ANNOUNCE_EVERY_S = 20.0  # that a queue has tasks; less than the time after which an empty one is closed
 LOOK_AGAIN_EVERY_S = 15.0  # a notification may be missed
 
 _decode_run = Decoder(Run)
@@ -86,7 +86,8 @@ class QueueClient:
             body = await blobs.fit(self._bus, encode(task), "task", of)
             stored = await self._js.publish_with_retry(subject, body, headers, patience_s=patience_s)
         now = time.monotonic()
-        if now - self._announced.get(subject, -ANNOUNCE_EVERY_S) >= ANNOUNCE_EVERY_S:
+        # Within less than the time after which an empty queue is closed.
+        if now - self._announced.get(subject, -math.inf) >= 20.0:
             self._announced[subject] = now
             with suppress(BusError):  # without it the queue is opened a second later
                 await self._bus.publish(subjects.SUBMITTED.of(task.run, task.agent), subject.encode())

@@ -17,12 +17,9 @@ from gymq.protocol.subjects import TaskQueueName
 _FACTORS = {Priority.URGENT: 64.0, Priority.NORMAL: 1.0, Priority.BACKGROUND: 1 / 64}
 
 
-LONGEST_PAUSE_S = 60.0  # before this process looks again for tasks that it can read
-
-
 def pause_s(tries: int) -> float:
     """Return the seconds to wait after so many tries: more after each, and not the same in all processes."""
-    return min(LONGEST_PAUSE_S, 2.0 ** min(tries, 10)) * random.uniform(0.5, 1.0)
+    return min(60.0, 2.0 ** min(tries, 10)) * random.uniform(0.5, 1.0)
 
 
 class SlotsLeft:
@@ -64,28 +61,31 @@ class Lane:
         rests_until: when this process looks for tasks again; until then it leaves them to others.
     """
 
-    def __init__(self, bus: Bus, queue: TaskQueueName) -> None:
+    def __init__(
+        self,
+        bus: Bus,
+        queue: TaskQueueName,
+        *,
+        on_delivery: Callable[[Delivery, Lane], None],
+        on_change: Callable[[], None],
+        on_gone: Callable[[], None],
+    ) -> None:
         self.queue = queue
         self.account = Account()
         self.precedence = Precedence()  # of the calls that its tasks make
         self.num_pending = 0
         self.may_have_more = True
         self.is_gone = False
-        self.pull = Pull(bus, streams.TASKS, queue.consumer, self._on_delivery)
-        self.on_delivery: Callable[[Delivery, Lane], None] = lambda _delivery, _lane: None
-        self.on_change: Callable[[], None] = lambda: None
-        self.on_gone: Callable[[], None] = lambda: None
+        self.pull = Pull(bus, streams.TASKS, queue.consumer, self._deliver)
+        self.pull.on_end, self.pull.on_gone = self._end, self._go
+        self._on_delivery, self._on_change, self._on_gone = on_delivery, on_change, on_gone
         self.unread: set[int] = set()
         self.unreadable = ""
         self.rests_until = 0.0
         self._num_rests = 0
-        self._looked_at = 0.0
+        self.looked_at = 0.0
         self._looked_starts = 0
         self.is_paused = self.is_urgent = self.is_limited = False
-
-    async def start(self) -> None:
-        self.pull.on_end, self.pull.on_gone = self._on_end, self._on_gone
-        await self.pull.start()
 
     def steer(self, steering: Steering | None) -> float:
         """Follow a change of the run's steering; return the weight of the queue's account by it."""
@@ -143,29 +143,25 @@ class Lane:
             num_starts: tasks that this process has started so far.
             num_idle: queues that seem empty.
         """
-        if self.may_have_more or now - self._looked_at >= 1.0:
+        if self.may_have_more or now - self.looked_at >= 1.0:
             return True
         return num_starts - self._looked_starts >= 8 * num_idle
 
     def looked(self, now: float, num_starts: int) -> None:
         """Note that the queue was asked."""
-        self._looked_at, self._looked_starts = now, num_starts
+        self.looked_at, self._looked_starts = now, num_starts
 
-    @property
-    def looked_at(self) -> float:
-        return self._looked_at
-
-    def _on_delivery(self, delivery: Delivery) -> None:
+    def _deliver(self, delivery: Delivery) -> None:
         self.num_pending = delivery.num_pending
         self.may_have_more = True
-        self.on_delivery(delivery, self)
+        self._on_delivery(delivery, self)
 
-    def _on_end(self) -> None:
+    def _end(self) -> None:
         self.num_pending = 0
         self.may_have_more = False
         self.account.is_idle = True
-        self.on_change()
+        self._on_change()
 
-    def _on_gone(self) -> None:
+    def _go(self) -> None:
         self.is_gone = True
-        self.on_gone()
+        self._on_gone()

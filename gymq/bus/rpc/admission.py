@@ -80,7 +80,7 @@ class KvBudget:
     """The rollouts of one process that ask one model, and the tokens of its caches that they may use.
 
     Attributes:
-        limit: tokens; None: any number.
+        limit: tokens; None: any number, as long as the model's replicas do not state what they hold.
         mean_tokens: of a conversation after a reply, as of the last hundred replies or so.
     """
 
@@ -95,6 +95,18 @@ class KvBudget:
     def num_paused(self) -> int:
         """Rollouts that wait at the end of a turn."""
         return len(self._paused)
+
+    def share(self, num_tokens: int, num_callers: int) -> None:
+        """Set the limit to what the replicas of the model state.
+
+        Args:
+            num_tokens: that all their caches hold; 0: they do not say.
+            num_callers: processes that ask them, this one among them; each gets the same part.
+        """
+        limit = int(FILL * num_tokens / max(1, num_callers)) or None
+        if limit != self.limit:
+            self.limit = limit
+            self._resume()
 
     def room(self) -> int | None:
         """Return how many more rollouts may start; None: any number."""
@@ -116,12 +128,12 @@ class KvBudget:
             return
         self.mean_tokens += (tokens - self.mean_tokens) / 64
         if of_class.needs(rollout, max(tokens, self.mean_tokens)) < 0:  # a young rollout will grow
-            self.resume()
+            self._resume()
 
     def end(self, rollout: str) -> None:
         """Forget a rollout, and resume those that fit now."""
         self._class_of.pop(rollout).end(rollout)
-        self.resume()
+        self._resume()
 
     async def turn(self, rollout: str) -> None:
         """Wait until a rollout fits together with those that are older. One that was not started does not wait."""
@@ -137,7 +149,7 @@ class KvBudget:
                     if not waiting:
                         del self._paused[rollout]
 
-    def resume(self) -> None:
+    def _resume(self) -> None:
         """Resume the rollouts that fit, after the limit or what counts towards it has changed."""
         if self._paused:
             self._divide()
@@ -161,30 +173,3 @@ class KvBudget:
                     if not resumed.done():
                         resumed.set_result(None)
             left -= of_class.fitting_total
-
-
-class KvBudgets:
-    """The budgets of the models that a process asks."""
-
-    def __init__(self) -> None:
-        self._budgets: dict[str, KvBudget] = {}
-
-    def of(self, model: str) -> KvBudget:
-        """Return the budget of a model; it has no limit until the model's replicas state what they hold."""
-        budget = self._budgets.get(model)
-        if budget is None:
-            budget = self._budgets[model] = KvBudget()
-        return budget
-
-    def heard(self, model: str, num_tokens: int, num_callers: int) -> None:
-        """Follow what the replicas of a model state.
-
-        Args:
-            num_tokens: that all their caches hold; 0: they do not say.
-            num_callers: processes that ask them, this one among them; each gets the same part.
-        """
-        budget = self.of(model)
-        limit = int(FILL * num_tokens / max(1, num_callers)) or None
-        if limit != budget.limit:
-            budget.limit = limit
-            budget.resume()

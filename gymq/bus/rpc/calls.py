@@ -14,17 +14,10 @@ from gymq.bus.rpc import tracing
 from gymq.bus.rpc.backlog import Backlog, NoWorker
 from gymq.bus.rpc.process_reports import OpenCall, OpenCalls
 from gymq.bus.rpc.serving import Server
-from gymq.bus.rpc.tries import CallLost, Tries, in_session
+from gymq.bus.rpc.tries import Tries, in_session
 from gymq.failures import INTERRUPTED, RETRIES, RolloutError, SessionGone
 from gymq.protocol import subjects
-from gymq.protocol.messages import (
-    Call,
-    FailureClass,
-    GenerateNext,
-    Message,
-    Priority,
-    ToolCall,
-)
+from gymq.protocol.messages import Call, FailureClass, GenerateNext, Message, Priority, ToolCall
 
 
 class _Failures:
@@ -84,7 +77,9 @@ class Calls:
         of_session = in_session(subject)
         is_urgent = request.priority is Priority.URGENT and not of_session
         entrance = subjects.urgent_entrance(subject) if is_urgent else subject
-        backlog = self._of_sessions if of_session else self._backlog_of(subject, entrance)
+        backlog = self._of_sessions if of_session else self._backlogs.get(entrance)
+        if backlog is None:
+            backlog = self._backlogs[entrance] = Backlog(subject)
         open_call = self.open.add(request)
         try:
             with tracing.call(_name(request), subject):
@@ -92,12 +87,6 @@ class Calls:
         finally:
             self.open.remove(open_call)
             backlog.end(open_call)
-
-    def _backlog_of(self, subject: str, entrance: str) -> Backlog:
-        backlog = self._backlogs.get(entrance)
-        if backlog is None:
-            backlog = self._backlogs[entrance] = Backlog(subject)
-        return backlog
 
     async def _until_answered(
         self,
@@ -135,26 +124,29 @@ class Calls:
                     is_lost = request.num_lost > 0
                     raise RolloutError(FailureClass.SESSION_LOST, text) if is_lost else SessionGone(text) from None
                 problem: RolloutError = error
-            except CallLost as error:
-                problem = error
-                interrupted = not self._bus.is_connected or self._bus.reconnects != reconnects
-                by_name = backlog is not self._of_sessions
-                open_call.unserved_since = None
             except RolloutError as error:
-                if error.failure_class is not FailureClass.SATURATED:
-                    raise
                 problem = error
-                interrupted = False
+                if error.failure_class is FailureClass.WORKER_LOST:
+                    interrupted = not self._bus.is_connected or self._bus.reconnects != reconnects
+                    by_name = backlog is not self._of_sessions
+                    open_call.unserved_since = None
+                elif error.failure_class is FailureClass.SATURATED:
+                    interrupted = False
+                else:
+                    raise
             failures = failures or _Failures(deadline, request.num_lost)
             pause_s = failures.pause_s(problem, interrupted)
-            if pause_s is None and isinstance(problem, CallLost) and backlog is self._of_sessions:
-                # Frozen, or cut off with its machine, of which the server hears nothing for a minute.
-                raise RolloutError(FailureClass.SESSION_LOST, f"the worker of {subject} does not answer")
             if pause_s is None:
+                if problem.failure_class is FailureClass.WORKER_LOST and backlog is self._of_sessions:
+                    # Frozen, or cut off with its machine, of which the server hears nothing for a minute.
+                    raise RolloutError(FailureClass.SESSION_LOST, f"the worker of {subject} does not answer")
                 problem.num_lost = failures.num_lost
                 raise problem
             await asyncio.sleep(pause_s)
-            request = _again(request, deadline - loop.time(), failures.num_lost, problem)
+            left_s = deadline - loop.time()
+            if left_s <= 0:
+                raise problem
+            request = msgspec.structs.replace(request, timeout_s=left_s, num_lost=failures.num_lost)
 
     async def _wait_for_worker(
         self,
@@ -197,9 +189,3 @@ def _name(request: Call) -> str:
     if isinstance(request, ToolCall):
         return f"tool {request.name}"
     return "generate" if isinstance(request, GenerateNext) else type(request).__name__.lower()
-
-
-def _again(request: Call, left_s: float, num_lost: int, problem: RolloutError) -> Call:
-    if left_s <= 0:
-        raise problem
-    return msgspec.structs.replace(request, timeout_s=left_s, num_lost=num_lost)

@@ -19,7 +19,7 @@ from gymq.bus.rpc.loop_fairness import Turns
 from gymq.bus.rpc.quarantine import SuspectCalls
 from gymq.processes.background import RunningTasks
 from gymq.protocol import subjects
-from gymq.protocol.codec import Decoder, encode
+from gymq.protocol.codec import Decoder, compressed, encode
 from gymq.protocol.messages import (
     MAX_TEXT_CHARS,
     Accepted,
@@ -111,7 +111,7 @@ class Jobs:
         self.context = copy_context()
         self.is_stopping = False
         self.has_been_blocked = False
-        self.by_reply: dict[Reply | int, Job] = {}
+        self.all: set[Job] = set()
         self._accepted: dict[str, Job] = {}  # by call id
         self._turns = Turns()
         self._paused_until = 0.0
@@ -146,10 +146,12 @@ class Jobs:
             await self._answer(reply, encode(failure))
 
     async def _answer(self, reply: Reply, body: bytes) -> None:
-        if isinstance(reply, str):
-            await self.bus.publish(reply, await blobs.fit_call(self.bus, body, subjects.asked_by(reply)))
-        else:
+        if not isinstance(reply, str):
             reply(body)
+            return
+        if len(body) > self.bus.max_body_bytes:
+            body = await blobs.store_call(self.bus, compressed(body), subjects.asked_by(reply))
+        await self.bus.publish(reply, body)
 
     def lose(self, job: Job) -> None:
         """Notify a caller in this process that nothing answers its call: it does not ask, as other processes do."""
@@ -160,8 +162,7 @@ class Jobs:
         """Remove a job that this process is done with."""
         if job.timer is not None:
             job.timer.cancel()
-        if self.by_reply.get(job.reply or id(job)) is job:
-            del self.by_reply[job.reply or id(job)]
+        self.all.discard(job)
         if self._accepted.get(job.id) is job:
             del self._accepted[job.id]
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import OrderedDict
+from collections import OrderedDict, defaultdict
 from collections.abc import Iterator
 from typing import Any, cast
 
 import msgspec
 
 from gymq.bus import Bus, Msg
-from gymq.bus.rpc.admission import KvBudgets
+from gymq.bus.rpc.admission import KvBudget
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.process_reports import tokens_used
 from gymq.bus.rpc.serving import Server
@@ -61,7 +61,7 @@ class Routes:
     """The replicas of all models and the places of sessions, as far as this process knows them.
 
     Attributes:
-        admission: how many tokens of their caches this process may use.
+        admission: how many tokens of their caches this process may use, by model.
     """
 
     def __init__(self, bus: Bus, server: Server | None = None) -> None:
@@ -70,7 +70,7 @@ class Routes:
         Args:
             server: of the services of this process.
         """
-        self.admission = KvBudgets()
+        self.admission: defaultdict[str, KvBudget] = defaultdict(KvBudget)
         self._bus = bus
         self._server = server
         self._loop = asyncio.get_running_loop()
@@ -79,7 +79,7 @@ class Routes:
 
     async def start(self) -> None:
         """Listen to the replicas from now on."""
-        await self._bus.listen(subjects.ALL_LOADS, self._on_load)
+        await self._bus.listen(subjects.LOAD.wildcard, self._on_load)
 
     def _on_load(self, message: Msg) -> None:
         try:
@@ -96,7 +96,7 @@ class Routes:
         num_callers = max(replica.num_callers for replica in replicas.values())
         if self.here(subjects.MODEL.of(model)):
             num_callers = max(num_callers, len(replicas))  # the callers of a replica in their process ask no other
-        self.admission.heard(model, num_tokens, num_callers)
+        self.admission[model].share(num_tokens, num_callers)
 
     def choose(self, model: str, session: str) -> str:
         """Choose the replica to ask first; empty: any of the group may take the call.
@@ -150,7 +150,7 @@ class RoutedCalls:
         if not isinstance(request, Generate):
             return await self._calls.call(subject, request)
         model = subject.rpartition(".")[2]
-        budget = self._routes.admission.of(model)
+        budget = self._routes.admission[model]
         await budget.turn(request.rollout)
         conversation = request.params.get("input")
         if isinstance(conversation, ConversationItems):

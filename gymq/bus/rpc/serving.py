@@ -181,7 +181,7 @@ class Service:
             if box not in self._callers:
                 self._forget_callers()
             self._callers[box] = now
-        self.jobs.by_reply[reply or id(job)] = job
+        self.jobs.all.add(job)
         self._queue.add(job, request.rollout, job.precedence)
         self._waiting_bytes += job.num_bytes
         if reply and not job.inbox:
@@ -292,15 +292,6 @@ class Service:
         self.jobs.forget(job)
         self._next()
 
-    def drop_all(self) -> None:
-        """Remove all jobs that have not started."""
-        while self._queue.num_waiting:
-            job = self._queue.pop()
-            self._queue.end(job)
-            self._waiting_bytes -= job.num_bytes
-            self.jobs.forget(job)
-            self.jobs.lose(job)
-
 
 class Server:
     """The services of one process."""
@@ -387,14 +378,16 @@ class Server:
         await self.leave()
         loop = asyncio.get_running_loop()
         give_up = loop.time() + deadline_s
-        while self.jobs.by_reply and loop.time() < give_up:  # noqa: ASYNC110
+        while self.jobs.all and loop.time() < give_up:  # noqa: ASYNC110
             await asyncio.sleep(0.02)
         self.jobs.is_stopping = True
         for service in self.services:
             await service.leave()  # sessions too
-            service.drop_all()
-        stopped = [job.task for job in self.jobs.by_reply.values() if job.task is not None]
-        for task in stopped:
-            task.cancel()
+        jobs = list(self.jobs.all)
+        for job in jobs:
+            self.jobs.cancel(job)
+            if job.task is None:
+                self.jobs.lose(job)
+        stopped = [job.task for job in jobs if job.task is not None]
         if stopped:
             await asyncio.wait(stopped, timeout=5.0)

@@ -18,7 +18,7 @@ from gymq.bus.rpc.serving import Server, Service
 from gymq.failures import CancelReason, RolloutError
 from gymq.processes.background import RunningTasks, was_suspended
 from gymq.protocol import subjects
-from gymq.protocol.codec import Decoder, encode
+from gymq.protocol.codec import Decoder, compressed, encode
 from gymq.protocol.messages import (
     Accepted,
     BadMessage,
@@ -71,11 +71,9 @@ def in_session(subject: str) -> bool:
     return subject.startswith(subjects.SESSIONS)
 
 
-class CallLost(RolloutError):
-    """The worker of the call is lost; whether the call ran is unknown."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(FailureClass.WORKER_LOST, message)
+def _lost(text: str) -> RolloutError:
+    """Return the error of a call whose worker is lost; whether the call ran is unknown."""
+    return RolloutError(FailureClass.WORKER_LOST, text)
 
 
 class _Worker(NamedTuple):
@@ -101,6 +99,10 @@ class _Pending:
     @property
     def in_session(self) -> bool:
         return in_session(self.subject)
+
+    def fail(self, error: Exception) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
 
 
 class Tries:
@@ -134,8 +136,7 @@ class Tries:
 
         Raises:
             NoWorker: no worker took it.
-            CallLost: the worker that may have it is lost.
-            RolloutError: the request failed in another way.
+            RolloutError: WORKER_LOST; the worker that may have it is lost. Or the request failed in another way.
         """
         service = None if elsewhere and not in_session(subject) else self._here(subject)
         try:
@@ -153,10 +154,10 @@ class Tries:
         except Denied as error:
             raise RolloutError(FailureClass.NO_WORKER, str(error), retryable=False, curable=True) from None
         except BusError as error:
-            raise CallLost(str(error)) from None
+            raise _lost(str(error)) from None
         if isinstance(reply, Fail):
             if reply.failure_class is FailureClass.WORKER_LOST:
-                raise CallLost(reply.message)
+                raise _lost(reply.message)
             raise RolloutError(reply.failure_class, reply.message, retryable=reply.retryable, curable=reply.curable)
         return reply
 
@@ -205,7 +206,7 @@ class Tries:
                 subject=subject,
                 on_failed=lambda error: self._on_failed(pending, error),
             )
-            pending.timer = loop.call_at(min(deadline, loop.time() + ACCEPT_TIMEOUT_S), self._not_accepted, pending)
+            self._await_acceptance(pending)
             await self._bus.publish(subject, body, reply=pending.reply, headers=tracing.headers())
             reply = await pending.future
             if isinstance(reply, BlobRef):
@@ -233,7 +234,7 @@ class Tries:
                 return body
             left_s = pending.deadline - asyncio.get_running_loop().time()
             role = subjects.answered_by(subject)
-            return await blobs.fit_call(self._bus, body, role, request=request, patience_s=left_s)
+            return await blobs.store_call(self._bus, compressed(body), role, request=request, patience_s=left_s)
         except TimeoutError:
             text = f"no room for a large request to {subject} before its deadline"
             raise RolloutError(FailureClass.DEADLINE_EXCEEDED, text) from None
@@ -243,7 +244,7 @@ class Tries:
         except Denied:
             raise
         except BusError as error:
-            raise CallLost(f"a large request could not be sent: {error}") from None
+            raise _lost(f"a large request could not be sent: {error}") from None
 
     def _on_reply(self, pending: _Pending, message: Msg) -> None:
         self._arrived(pending)
@@ -277,26 +278,26 @@ class Tries:
         if worker not in self._probes:
             self._probes[worker] = asyncio.create_task(self._probe(worker))
 
-    def _not_accepted(self, pending: _Pending) -> None:
+    def _await_acceptance(self, pending: _Pending) -> None:
         loop = asyncio.get_running_loop()
-        assert pending.timer is not None
-        if loop.time() >= pending.deadline:
+        due = min(pending.deadline, loop.time() + ACCEPT_TIMEOUT_S)
+        pending.timer = loop.call_at(due, self._not_accepted, pending, due)
+
+    def _not_accepted(self, pending: _Pending, due: float) -> None:
+        if asyncio.get_running_loop().time() >= pending.deadline:
             self._on_timeout(pending)
-        elif was_suspended(pending.timer.when()):
-            pending.timer = loop.call_at(
-                min(pending.deadline, loop.time() + ACCEPT_TIMEOUT_S), self._not_accepted, pending
-            )
-        elif not pending.future.done():
-            pending.future.set_exception(CallLost(f"no worker accepted the call on {pending.subject}"))
+        elif was_suspended(due):
+            self._await_acceptance(pending)
+        else:
+            pending.fail(_lost(f"no worker accepted the call on {pending.subject}"))
 
     def _on_failed(self, pending: _Pending, error: BusError) -> None:
-        if pending.worker is None and not pending.future.done():
-            pending.future.set_exception(error)
+        if pending.worker is None:
+            pending.fail(error)
 
     def _on_timeout(self, pending: _Pending) -> None:
-        if not pending.future.done():
-            text = f"no reply on {pending.subject} before its deadline"
-            pending.future.set_exception(RolloutError(FailureClass.DEADLINE_EXCEEDED, text))
+        text = f"no reply on {pending.subject} before its deadline"
+        pending.fail(RolloutError(FailureClass.DEADLINE_EXCEEDED, text))
         if pending.worker is not None:
             self._cancel(pending.worker, pending.reply)
 
@@ -345,7 +346,7 @@ class Tries:
             for call in gone:
                 pending = calls.get(call)
                 if pending is not None and not pending.future.done():
-                    pending.future.set_exception(CallLost(f"worker {worker.id} {reason} ({pending.subject})"))
+                    pending.future.set_exception(_lost(f"worker {worker.id} {reason} ({pending.subject})"))
                     if not pending.in_session:
                         self._cancel(worker, pending.reply)  # it may only be frozen; the call is made elsewhere
 

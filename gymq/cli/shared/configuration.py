@@ -27,7 +27,7 @@ from gymq.config.errors import ConfigError, UnknownInstances
 from gymq.config.overrides import Override, from_option
 from gymq.config.sources import INITIAL, origin
 from gymq.config.unknown import check_keys
-from gymq.data.prompt import RowPrompt
+from gymq.data.prompt import PromptError, RowPrompt
 from gymq.errors import UsageError, did_you_mean
 from gymq.execution.loading.implied import implied_overrides, published_rules
 from gymq.execution.loading.model_options import model_options
@@ -273,5 +273,5 @@ def read_prompt(file: Path) -> RowPrompt:
         return RowPrompt.from_yaml(file.read_text("utf-8"), str(file))
     except UnicodeDecodeError as error:
         raise UsageError(f"{file}: not UTF-8 text: {error.reason} at byte {error.start}") from None
-    except OSError as error:
+    except (OSError, PromptError) as error:
         raise UsageError(str(error)) from None
