@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Callable
 from typing import Any, Literal
 
 from gymq.bus import streams
 from gymq.bus.bus import Bus
 from gymq.bus.jetstream import JetStream
 from gymq.protocol import subjects
-from gymq.protocol.codec import Decoder, compressed, encode
+from gymq.protocol.codec import compressed, encode
 from gymq.protocol.messages import BadMessage, BlobRef, Call
 from gymq.protocol.subjects import RolloutId
 
@@ -85,11 +86,11 @@ async def _store(
     return encode(ref)
 
 
-async def read(bus: Bus, body: bytes, decode: Decoder, *kinds: str) -> Any:
+async def read(bus: Bus, body: bytes, decode: Callable[[bytes], Any], *kinds: str) -> Any:
     """Decode a stored body; where it holds a reference, the message in its blob.
 
     Args:
-        decode: a decoder of the expected messages and `BlobRef`.
+        decode: decodes the expected messages and `BlobRef`.
         kinds: see `fetch`.
 
     Raises:
@@ -99,7 +100,7 @@ async def read(bus: Bus, body: bytes, decode: Decoder, *kinds: str) -> Any:
     return await follow(bus, message, decode, *kinds) if isinstance(message, BlobRef) else message
 
 
-async def follow(bus: Bus, ref: BlobRef, decode: Decoder, *kinds: str) -> Any:
+async def follow(bus: Bus, ref: BlobRef, decode: Callable[[bytes], Any], *kinds: str) -> Any:
     """Decode the message in the blob of a reference; arguments and errors are those of `read`."""
     message = decode(await fetch(bus, ref, *kinds))
     if isinstance(message, BlobRef):

@@ -36,7 +36,6 @@ class TaskHead(msgspec.Struct, kw_only=True):
 
 
 _decode = Decoder(Task, BlobRef)
-_decode_whole = Decoder(Task)
 _decode_head = Decoder(TaskHead)
 
 
@@ -60,16 +59,13 @@ async def read_task(bus: Bus, body: bytes) -> Task:
         UnreadableTask: it is one of another version.
         BadMessage: the body is not a task.
     """
-    message = _read(_decode, body)
-    if isinstance(message, BlobRef):
-        message = _read(_decode_whole, await blobs.fetch(bus, message, "task"))
-    assert isinstance(message, Task)
-    return message
+    task: Task = await blobs.read(bus, body, _read, "task")
+    return task
 
 
-def _read(decode: Decoder, body: bytes) -> Task | BlobRef:
+def _read(body: bytes) -> Task | BlobRef:
     try:
-        message: Task | BlobRef = decode(body)
+        message: Task | BlobRef = _decode(body)
         return message
     except BadMessage as error:
         try:
