@@ -151,7 +151,7 @@ class AgentRunner:
     @asynccontextmanager
     async def _at_work(
         self, task: Task, delivery: Delivery
-    ) -> AsyncIterator[tuple[Suspect | None, tracing.Span | None]]:
+    ) -> AsyncIterator[tuple[Suspect | None, tracing.TraceSpan | None]]:
         """Give a task its place in this process: in the trace, among the tasks in flight, alone if it is a suspect.
 
         Yields:

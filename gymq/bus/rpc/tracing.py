@@ -18,7 +18,7 @@ from gymq.extensions import extensions
 EXPORTER = "OTEL_TRACES_EXPORTER"
 
 
-class Span(Protocol):
+class TraceSpan(Protocol):
     """What is traced."""
 
     def set_attributes(self, attributes: Mapping[str, str | float | int]) -> None:
@@ -28,13 +28,13 @@ class Span(Protocol):
 class Tracer(Protocol):
     """What the entry point `gymq.tracing` makes of the id of a process."""
 
-    def rollout(self, name: str, attributes: dict[str, Any]) -> AbstractContextManager[Span]:
+    def rollout(self, name: str, attributes: dict[str, Any]) -> AbstractContextManager[TraceSpan]:
         """Trace the work on a rollout as a span."""
 
-    def call(self, name: str, subject: str) -> AbstractContextManager[Span | None]:
+    def call(self, name: str, subject: str) -> AbstractContextManager[TraceSpan | None]:
         """Trace a request as a span, if it is part of something that is traced."""
 
-    def served(self, name: str, rollout: str, parent: str) -> AbstractContextManager[Span]:
+    def served(self, name: str, rollout: str, parent: str) -> AbstractContextManager[TraceSpan]:
         """Trace the answering of a request as a span."""
 
     def headers(self) -> dict[str, str] | None:
@@ -79,7 +79,7 @@ def stop() -> None:
     _tracer = None
 
 
-def rollout(name: str, **attributes: Any) -> AbstractContextManager[Span | None]:
+def rollout(name: str, **attributes: Any) -> AbstractContextManager[TraceSpan | None]:
     """Trace the work on a rollout in this process as a span.
 
     Args:
@@ -88,12 +88,12 @@ def rollout(name: str, **attributes: Any) -> AbstractContextManager[Span | None]
     return _OFF if _tracer is None else _tracer.rollout(name, attributes)
 
 
-def call(name: str, subject: str) -> AbstractContextManager[Span | None]:
+def call(name: str, subject: str) -> AbstractContextManager[TraceSpan | None]:
     """Trace a request as a span, if it is part of something that is traced."""
     return _OFF if _tracer is None else _tracer.call(name, subject)
 
 
-def served(name: str, rollout: str, parent: str) -> AbstractContextManager[Span | None]:
+def served(name: str, rollout: str, parent: str) -> AbstractContextManager[TraceSpan | None]:
     """Trace the answering of a request as a span, if its caller sent `headers`.
 
     Args:
