@@ -281,7 +281,8 @@ def test_prompts_arrive_whatever_they_share(calls: list[tuple[list[int], list[in
 
 
 def test_a_template_that_drops_the_thoughts_of_earlier_turns_costs_what_is_new() -> None:
-    calls, kept = [], []
+    calls: list[tuple[list[int], list[int]]] = []
+    kept: list[int] = []
     for turn in range(200):
         prompt = [*kept, *([turn] * 50)]
         generation = [*range(100), *([turn] * 20)]  # thoughts and an answer

@@ -271,7 +271,11 @@ async def test_an_edited_history_shares_what_it_has_in_common(cluster: Cluster) 
     items[0] = said("another beginning")
     await cluster.turn(items, "three")
     await cluster.turn(items, "four")
-    _, two, three, four = [tokens_of(item) for item in items if item["role"] == "assistant"]
+    _, two, three, four = [
+        tokens_of(item) or pytest.fail("without tokens") for item in items if item["role"] == "assistant"
+    ]
+    assert isinstance(three.prompt, ContinuedPrompt)
+    assert isinstance(four.prompt, ContinuedPrompt)
     assert three.prompt.follows(two)
     assert not three.prompt.continues(two)
     assert four.prompt.continues(three)
