@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from gymq.ext.sampling.sequential import mean_reward_interval, pass_rate_interval
 from gymq.stats.intervals import Interval
-from gymq.stats.sequential import mean_reward_interval, pass_rate_interval
 
 TASKS_OF_A_RUN = 20
 MOST = 512

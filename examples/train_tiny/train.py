@@ -39,8 +39,8 @@ from transformers.utils.logging import disable_progress_bar
 
 from gymq.cluster.launch import Cluster
 from gymq.config import Config, load
+from gymq.ext.sampling import Difficulties
 from gymq.trainer import TrainingBatch, TrainingRun
-from gymq.trainer.sampling import Difficulties
 
 CONFIG = Path(__file__).parents[1] / "demo_vllm" / "config.yaml"
 EVALUATION = 1_000_000  # first task index of an evaluation, times its number

@@ -12,7 +12,7 @@ OnStale = Literal["train", "mask", "discard"]
 
 
 class Known(Protocol):
-    """What is known of rows: `gymq.trainer.sampling.Difficulties`."""
+    """What is known of rows: `gymq.ext.sampling.Difficulties`."""
 
     def add(self, group: Group) -> None: ...
 

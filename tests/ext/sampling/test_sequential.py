@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from benchmarks.sequential import GRADES, SPREADS, TASKS_OF_A_RUN, simulate, simulate_graded
+from gymq.ext.sampling.sequential import expected_variance, mean_reward_interval, pass_rate_interval
 from gymq.stats.intervals import Interval
-from gymq.stats.sequential import expected_variance, mean_reward_interval, pass_rate_interval
 
 ZERO_TO_ONE = Interval(0.0, 1.0)
 Z = NormalDist().inv_cdf(0.975)

@@ -5,13 +5,12 @@ from typing import Any
 import pytest
 
 import gymq
-from gymq.stats.sequential import pass_rate_interval
+from gymq.ext.sampling import Difficulties, rollouts_until_known
+from gymq.ext.sampling.sequential import pass_rate_interval
 from gymq.trainer import TrainerError, TrainingRun
 from gymq.trainer.groups import Group
-from gymq.trainer.sampling import Difficulties, rollouts_until_known
 from tests.support.world import World
-
-from .conftest import Alternating
+from tests.trainer.conftest import Alternating
 
 SIZE = 4
 

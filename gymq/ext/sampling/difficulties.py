@@ -21,9 +21,9 @@ import msgspec
 from gymq.data.failure_status import StatusError
 from gymq.data.rows import AGENT_REF, ROW_NUMBER
 from gymq.data.trainer_results import check_verdict
+from gymq.ext.sampling.sequential import expected_variance, mean_reward_interval, pass_rate_interval
 from gymq.protocol.messages import Outcome, VerifiedRollout
 from gymq.stats.intervals import Interval
-from gymq.stats.sequential import expected_variance, mean_reward_interval, pass_rate_interval
 from gymq.trainer.groups import Group, Row, TrainerError
 from gymq.trainer.run import TrainingRun
 
