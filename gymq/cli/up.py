@@ -43,7 +43,7 @@ def up(
     from gymq.cli.shared.cluster import FOLDER
     from gymq.cli.shared.configuration import read_config
     from gymq.cluster import event_loop
-    from gymq.cluster.launch import Cluster
+    from gymq.cluster.launch import Cluster, Deployment
     from gymq.config.process_settings import RAY_ADDRESS, layout, process_variables
 
     settings = read_config(sources, overrides)
@@ -57,12 +57,14 @@ def up(
     cluster = Cluster(
         workers,
         folder=FOLDER,
-        url=nats,
-        replicas=replicas,
+        deployment=Deployment(
+            url=nats,
+            replicas=replicas,
+            agents=settings.agents,
+            services=not only or "services" in only,
+            logs_to_stderr=log_to == "stderr",
+        ),
         log_level=log_level,
-        agents=settings.agents,
-        services=not only or "services" in only,
-        logs_to_stderr=log_to == "stderr",
         variables=process_variables(settings.tree),
         new_child=None if ray is None else child_on_ray(ray),
         layout=layout(settings.tree) if ray is None and not only else "kinds",

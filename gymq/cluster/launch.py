@@ -13,6 +13,8 @@ import logging
 import os
 import shutil
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -55,6 +57,25 @@ class WorkerProcess(Protocol):
         """Let it drain; kill it when it takes too long."""
 
 
+@dataclass(frozen=True)
+class Deployment:
+    """The place of a cluster among others; by default all of it runs on this machine.
+
+    Attributes:
+        url: URL of a NATS server with JetStream to use instead of the embedded one.
+        replicas: copies of each stream, on a cluster of servers.
+        agents: names of the agent instances that get queues, wherever they run; None: those that run here.
+        services: whether intake, janitor and profiler run here.
+        logs_to_stderr: whether processes log to this process's stderr instead of to files in the cluster's folder.
+    """
+
+    url: str | None = None
+    replicas: int = 1
+    agents: list[str] | None = None
+    services: bool = True
+    logs_to_stderr: bool = False
+
+
 class Cluster:
     """A running cluster; use it with `async with`."""
 
@@ -63,14 +84,10 @@ class Cluster:
         instances: Iterable[Instance],
         *,
         folder: Path,
-        url: str | None = None,
-        replicas: int = 1,
+        deployment: Deployment = Deployment(),
         ack_wait_s: float | None = None,
         log_level: str = "info",
         drain_s: float = 30.0,
-        agents: Iterable[str] | None = None,
-        services: bool = True,
-        logs_to_stderr: bool = False,
         variables: Mapping[str, str] | None = None,
         new_child: Callable[[str, ProcessSpec], WorkerProcess] | None = None,
         prepare: Callable[[Bus], Awaitable[None]] | None = None,
@@ -80,12 +97,7 @@ class Cluster:
 
         Args:
             folder: folder for the streams of the embedded server and the logs of all processes.
-            url: URL of a NATS server with JetStream to use instead of the embedded one.
-            replicas: copies of each stream, on a cluster of servers.
             ack_wait_s: seconds of silence after which an agent's tasks are redelivered; None: `streams.ACK_WAIT_S`.
-            agents: names of the agent instances that get queues, wherever they run; None: those of `instances`.
-            services: whether intake, janitor and profiler run here.
-            logs_to_stderr: whether processes log to this process's stderr instead of to files in `folder`.
             variables: environment variables of all processes.
             new_child: returns a process with a name, not started yet; None: processes on this machine.
             prepare: called with the streams of the embedded server before any worker uses them.
@@ -93,68 +105,49 @@ class Cluster:
         """
         self._instances = [msgspec.structs.replace(instance, digest=digest_of(instance)) for instance in instances]
         self._folder = folder
-        self._given_url = url
-        self._replicas = replicas
+        self._deployment = deployment
         self._ack_wait_s = ack_wait_s
         self._log_level = log_level
         self._drain_s = drain_s
-        of_instances = [instance.name for instance in self._instances if instance.kind == "agents"]
-        self._agents = of_instances if agents is None else list(agents)
-        self._services = services
-        self._logs_to_stderr = logs_to_stderr
         self._variables = dict(variables or {})
         self._new_child = new_child or self._child_here
         self._prepare = prepare
         self._layout = layout
         self._is_started = False
         self._server: EmbeddedServer | None = None
-        self._bus: Bus | None = None  # as the operator
-        self._queues: RunQueues | None = None
-        self._watching_server: asyncio.Task[None] | None = None
-        self._trimming: asyncio.Task[None] | None = None
+        self._running = AsyncExitStack()
         self.children: list[WorkerProcess] = []
-        self.url = url or ""
+        self.url = deployment.url or ""
 
     async def __aenter__(self) -> Cluster:
-        try:
-            if self._given_url is None:
-                self._server = EmbeddedServer(self._folder / "jetstream")
-                await self._server.start()
-                self.url = self._server.url
-                # All other processes wait for the server, which starts in a moment: its pause is short again soon.
-                self._watching_server = asyncio.create_task(
-                    keep_running("nats-server", self._server_ended, self._server.start, stays_up_s=1.0)
-                )
+        async with AsyncExitStack() as stack:
+            if self._deployment.url is None:
+                await self._start_server(stack)
             plan = self._plan()
             if credentials.may_take(self.url, OPERATOR):
-                self._bus = await Bus.connect(self.url, role=OPERATOR, name="gymq launch")
-                if self._given_url is not None:
-                    await check_versions(self._bus)
-                await self._make_streams(self._bus)
-                self._queues = RunQueues(self._bus)
-                await self._queues.start()
+                await self._keep_streams(stack)
             else:
                 log.warning("no password of the role operator here: streams are used as they are")
-                if self._given_url is not None and plan:
+                if self._deployment.url is not None and plan:
                     async with await Bus.connect(self.url, role=plan[0][1].role, name="gymq launch") as bus:
                         await check_versions(bus)
-            if not self._logs_to_stderr:
+            if not self._deployment.logs_to_stderr:
                 (self._folder / "logs").mkdir(mode=0o700, parents=True, exist_ok=True)
-                self._trimming = asyncio.create_task(_trim(self._folder / "logs"))
+                stack.callback(asyncio.create_task(_trim(self._folder / "logs")).cancel)
             self.children = [self._new_child(name, spec) for name, spec in plan]
-            async with asyncio.TaskGroup() as group:
-                for child in self.children:
-                    group.create_task(child.start())
+            stack.push_async_callback(self._stop_children)
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for child in self.children:
+                        group.create_task(child.start())
+            except ExceptionGroup as errors:
+                raise errors.exceptions[0] from None
             self._is_started = True
-        except BaseException as error:
-            await self._stop()
-            if isinstance(error, ExceptionGroup):
-                raise error.exceptions[0] from None
-            raise
+            self._running = stack.pop_all()
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._stop()
+        await self._running.aclose()
 
     @property
     def not_serving(self) -> list[str]:
@@ -163,35 +156,44 @@ class Cluster:
         return names if self._is_started or names else ["streams"]  # they are made first
 
     def _child_here(self, name: str, spec: ProcessSpec) -> Child:
-        log_file = None if self._logs_to_stderr else self._folder / "logs" / f"{name}.log"
+        log_file = None if self._deployment.logs_to_stderr else self._folder / "logs" / f"{name}.log"
         return Child(name, spec, log_file, self._folder / "environments")
 
-    async def _make_streams(self, bus: Bus) -> None:
-        await streams.ensure(bus.js, self._agents, replicas=self._replicas, ack_wait_s=self._ack_wait_s)
+    async def _start_server(self, stack: AsyncExitStack) -> None:
+        self._server = server = EmbeddedServer(self._folder / "jetstream")
+        stack.push_async_callback(server.stop)
+        await server.start()
+        self.url = server.url
+
+        async def ended() -> str:
+            return shown_status(await server.wait())
+
+        # All other processes wait for the server, which starts in a moment: its pause is short again soon.
+        watching = keep_running("nats-server", ended, server.start, stays_up_s=1.0)
+        stack.callback(asyncio.create_task(watching).cancel)
+
+    async def _keep_streams(self, stack: AsyncExitStack) -> None:
+        bus = await Bus.connect(self.url, role=OPERATOR, name="gymq launch")
+        stack.push_async_callback(bus.close)
+        if self._server is None:
+            await check_versions(bus)
+        agents = self._deployment.agents
+        if agents is None:
+            agents = [instance.name for instance in self._instances if instance.kind == "agents"]
+        await streams.ensure(bus.js, agents, replicas=self._deployment.replicas, ack_wait_s=self._ack_wait_s)
         if self._server is not None:
             # No other process uses a server that has just been started here.
             if self._prepare is not None:
                 await self._prepare(bus)
             await streams.reclaim_in_flight(bus.js)
+        queues = RunQueues(bus)
+        stack.push_async_callback(queues.stop)
+        await queues.start()
 
-    async def _server_ended(self) -> str:
-        assert self._server is not None
-        return shown_status(await self._server.wait())
-
-    async def _stop(self) -> None:
+    async def _stop_children(self) -> None:
         # Agents first: the others must answer until the last rollout is done.
         for role in ("agent", cells.ROLE, SERVICES, "resources", "model"):
             await asyncio.gather(*(_stop_child(child) for child in self.children if child.spec.role == role))
-        if self._trimming is not None:
-            self._trimming.cancel()
-        if self._queues is not None:
-            await self._queues.stop()
-        if self._bus is not None:
-            await self._bus.close()
-        if self._server is not None:
-            if self._watching_server is not None:
-                self._watching_server.cancel()
-            await self._server.stop()
 
     def _plan(self) -> list[tuple[str, ProcessSpec]]:
         shared: dict[str, list[Instance]] = {}
@@ -209,7 +211,7 @@ class Cluster:
         planned += [(kind, instances, ROLE_OF[kind]) for kind, instances in shared.items()]
         planned += [(f"{cells.ROLE}-{number}", instances, cells.ROLE) for number, instances in enumerate(in_cells)]
         specs = [(name, self._spec(role, instances)) for name, instances, role in planned]
-        if not self._services:
+        if not self._deployment.services:
             return specs
         if credentials.may_take(self.url, SERVICES):
             specs.append((SERVICES, self._spec(SERVICES, [])))

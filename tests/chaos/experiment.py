@@ -22,7 +22,7 @@ from gymq.bus import Bus
 from gymq.bus.jetstream import JetStream
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cluster.child import Child
-from gymq.cluster.launch import Cluster
+from gymq.cluster.launch import Cluster, Deployment
 from gymq.cluster.server.store import Store
 from gymq.data.run_files import RunFiles
 from gymq.execution.services.profiler import read_profile
@@ -109,8 +109,7 @@ async def run(
     cluster = Cluster(
         instances(log, scenario.layout),
         folder=folder,
-        url=url,
-        replicas=replicas,
+        deployment=Deployment(url, replicas),
         ack_wait_s=ack_wait_s,
         drain_s=5.0,
         layout=scenario.layout,

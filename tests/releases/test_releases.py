@@ -9,7 +9,7 @@ import pytest
 
 from gymq.bus import Bus
 from gymq.bus.queue.steering import read_steering
-from gymq.cluster.launch import Cluster
+from gymq.cluster.launch import Cluster, Deployment
 from gymq.cluster.server import EmbeddedServer
 from gymq.execution.services.profiler import last_profile
 from gymq.protocol.codec import Decoder, encode
@@ -45,7 +45,7 @@ async def test_a_run_in_the_streams_of_a_release_is_finished(
             await bus.js.store(subject, body)
     before = await outcomes(bus)
     assert len(before) == NUM_TASKS // 2
-    async with Cluster(instances(tmp_path), folder=tmp_path, url=own_server.url):
+    async with Cluster(instances(tmp_path), folder=tmp_path, deployment=Deployment(own_server.url)):
         after = await until_answer(lambda: outcomes(bus), lambda found: len(found) == NUM_TASKS)
         assert {number: after[number] for number in before} == before
         assert all(isinstance(found, VerifiedRollout) and found.reward == 1.0 for _, found in after.values())

@@ -9,7 +9,7 @@ from nats.aio.msg import Msg
 
 from gymq.bus import Bus
 from gymq.bus.discovery import check_versions, is_running
-from gymq.cluster.launch import Cluster
+from gymq.cluster.launch import Cluster, Deployment
 from gymq.cluster.server import EmbeddedServer
 from gymq.errors import BusError
 from gymq.protocol.instances import Instance
@@ -60,7 +60,7 @@ async def test_a_newcomer_that_does_not_meet_the_cluster_is_refused_in_one_sente
     await answer_as(own_bus, **({} if oldest is None else theirs.stated()))
     sentence = f"this is gymq {version('gymq')} with {SPOKEN}, but old of the cluster is gymq 9.9.9 with {theirs};"
     with pytest.raises(BusError, match=sentence):
-        async with Cluster([AGENT], folder=tmp_path, url=own_server.url):
+        async with Cluster([AGENT], folder=tmp_path, deployment=Deployment(own_server.url)):
             pass
     with pytest.raises(BusError, match=sentence):
         await is_running(own_bus, "old", "agents")

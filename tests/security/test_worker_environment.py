@@ -16,7 +16,7 @@ import pytest
 
 from gymq.authoring import WorkerOptions
 from gymq.cluster.child import Child
-from gymq.cluster.launch import Cluster
+from gymq.cluster.launch import Cluster, Deployment
 from gymq.cluster.worker_process import ProcessSpec
 from gymq.errors import UsageError
 from gymq.processes import KillableProcesses
@@ -117,7 +117,9 @@ async def test_a_process_has_what_is_named_and_shows_its_memory_to_nobody(shared
         if name != "GYMQ_AUTH":
             monkeypatch.setenv(name, value)
     instances = [instance(tmp_path, "plain"), instance(tmp_path, "asking", pass_env=["ASKED_FOR"])]
-    async with Cluster(instances, folder=tmp_path / "cluster", url=shared_url, services=False) as cluster:
+    async with Cluster(
+        instances, folder=tmp_path / "cluster", deployment=Deployment(shared_url, services=False)
+    ) as cluster:
         assert sorted(child.name for child in cluster.children) == ["asking-0", "resources"]
     logs = tmp_path / "cluster" / "logs"
     modes = {path.name: path.stat().st_mode & 0o777 for path in (logs, *logs.iterdir())}
@@ -139,7 +141,7 @@ async def test_the_password_of_a_proxy_is_in_no_log(shared_url, tmp_path, monkey
     )
     found = instance(tmp_path, "plain")
     told = Instance(found.name, "resources", f"{tmp_path / 'told.py'}:Telling", found.options)
-    async with Cluster([told], folder=tmp_path / "cluster", url=shared_url, services=False):
+    async with Cluster([told], folder=tmp_path / "cluster", deployment=Deployment(shared_url, services=False)):
         pass
     log = (tmp_path / "cluster" / "logs" / "resources.log").read_text()
     assert "http://***@proxy:3128; ***; me" in log

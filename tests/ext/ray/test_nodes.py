@@ -10,7 +10,7 @@ import pytest
 
 from gymq.bus import Bus
 from gymq.bus.discovery import find_workers
-from gymq.cluster.launch import Cluster
+from gymq.cluster.launch import Cluster, Deployment
 from gymq.cluster.server import EmbeddedServer
 from gymq.errors import UsageError
 from gymq.ext.ray.nodes import RayNodes
@@ -46,7 +46,7 @@ async def test_workers_serve_from_nodes_and_are_placed_again_when_one_is_lost(
     ray_nodes = RayNodes(nodes.address)
     placed = models()[:1]
     async with Cluster(
-        placed, folder=tmp_path, url=own_server.url, services=False, new_child=ray_nodes.child
+        placed, folder=tmp_path, deployment=Deployment(own_server.url, services=False), new_child=ray_nodes.child
     ) as cluster:
         before = await workers(own_server.url)
         assert len(before) == 2
@@ -68,7 +68,10 @@ async def test_a_worker_that_cannot_start_on_its_node_says_why(
     wrong = [Instance("policy", "models", "simulated_model", {"skill": 7})]
     with pytest.raises(UsageError, match="skill"):
         async with Cluster(
-            wrong, folder=tmp_path, url=own_server.url, services=False, new_child=RayNodes(nodes.address).child
+            wrong,
+            folder=tmp_path,
+            deployment=Deployment(own_server.url, services=False),
+            new_child=RayNodes(nodes.address).child,
         ):
             pass
 
