@@ -279,6 +279,7 @@ class RolloutError(GymqError):
         """Return the fields that every outcome without a verdict has of this error."""
         return {
             "failure_class": self.failure_class,
+            "stage": self.stage or Stage.AGENT,
             "message": self.message[:MAX_TEXT_CHARS],
             "retryable": self.retryable,
             "curable": self.curable,

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable
 
 from gymq.bus import credentials
-from gymq.execution.loading import registry
+from gymq.execution.loading.registry import class_of
 from gymq.model import Model
 from gymq.protocol.instances import Instance
 from gymq.resources import Resources
@@ -36,9 +36,8 @@ def shares_process(instance: Instance) -> bool:
     options = instance.options
     if (options.get("num_workers") or 1) > 1 or options.get("isolated") or options.get("pass_env"):
         return False
-    try:
-        found = registry.find_class(instance.kind, instance.implementation)
-    except registry.WorkerNotFound:
+    found = class_of(instance)
+    if found is None:
         return False  # the process that it gets says why
     if issubclass(found, Model):
         return found.is_client

@@ -23,8 +23,6 @@ from gymq.redaction import redact
 
 log = logging.getLogger("gymq.launch")
 
-TAIL_LINES = 5  # of a log, in the sentence about a process that ended
-
 
 class Child:
     """One worker process, kept alive."""
@@ -76,13 +74,11 @@ class Child:
                 process = self.process = await spawner.spawn(self._python, log_to)
             except ChildProcessError:
                 raise UsageError(f"{self.name}: its process cannot be started; see {self._log}") from None
-        try:
+        async with contextlib.AsyncExitStack() as if_it_fails:
+            if_it_fails.push_async_callback(_end, process, patience_s=0.0)
             await process.ask(context, self.spec)
             answer = await self._answer(process)
-        except BaseException:
-            process.kill()
-            await process.wait()
-            raise
+            if_it_fails.pop_all()
         if answer != READY:
             await _end(process, patience_s=5.0)
             raise UsageError(f"{self.name}: {answer or f'it did not become ready; see {self._log}'}")
@@ -159,7 +155,7 @@ def _tail(log_file: Path, start: int) -> str:
         return ""
     lines = [logs.shown(line) for line in lines]
     crash = next((number for number, line in enumerate(lines) if line.startswith("Fatal Python error")), None)
-    shown = lines[-TAIL_LINES:] if crash is None else lines[crash : crash + TAIL_LINES]
+    shown = lines[-5:] if crash is None else lines[crash : crash + 5]
     return "\n".join(line[:200] for line in shown if line.strip())
 
 

@@ -15,8 +15,6 @@ from gymq.authoring import current_call
 from gymq.protocol.decoding import UNDECODABLE
 from gymq.redaction import redact
 
-TAIL_BYTES = 1 << 20  # of each file
-
 _SHOWN = ("time", "level", "logger", "worker", "rollout", "message", "traceback")
 
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
@@ -59,7 +57,7 @@ def configure(worker: str, level: str) -> None:
 
 
 def newest_lines(folder: Path, *, worker: str | None = None, rollout: str | None = None) -> list[dict[str, str]]:
-    """Return the newest lines, oldest first, of the last `TAIL_BYTES` of each log.
+    """Return the newest lines, oldest first, of the last MiB of each log.
 
     Args:
         folder: where worker processes write their logs; it need not exist.
@@ -88,7 +86,7 @@ def _lines(file: Path) -> list[dict[str, str]]:
     try:
         with file.open("rb") as source:
             size = source.seek(0, 2)
-            source.seek(max(0, size - TAIL_BYTES))
+            source.seek(max(0, size - (1 << 20)))
             tail = source.read()
     except OSError:  # it was rotated meanwhile
         return []

@@ -8,6 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from gymq.agent import Agent, Caller
@@ -23,14 +24,12 @@ from gymq.bus.rpc import tracing
 from gymq.bus.rpc.admission import KvBudget
 from gymq.bus.rpc.process_reports import limit_reached
 from gymq.bus.rpc.quarantine import TRUSTED_DELIVERIES, Quarantine, Suspect
-from gymq.execution.attempts import COMMON, Attempts, Settled, failure_of
+from gymq.execution.attempts import Attempts, Settled
 from gymq.execution.journal import Fenced, Journal
 from gymq.failures import RolloutError
-from gymq.protocol.messages import BadMessage, FailureClass, Outcome, Stage, Task, VerifiedRollout
+from gymq.protocol.messages import BadMessage, Failure, FailureClass, Outcome, Stage, Task, VerifiedRollout
 
 log = logging.getLogger("gymq.agent")
-
-STORE_PATIENCE_S = 600.0
 
 
 class AgentRunner:
@@ -177,15 +176,15 @@ class AgentRunner:
                 self.busy_s += time.monotonic() - started
 
     async def _store(self, task: Task, outcome: Outcome) -> Outcome:
-        """Store an outcome, or a failure in place of one that has no wire form; what was to be stored."""
+        """Store an outcome, or a failure in place of one that has no wire form; return what was stored."""
+        put = partial(self._outcomes.put, replaces=task.replaces, patience_s=600.0)
         try:
-            await self._outcomes.put(outcome, replaces=task.replaces, patience_s=STORE_PATIENCE_S)
+            await put(outcome)
         except BadMessage as error:
-            unstorable = RolloutError(FailureClass.NOT_STORABLE, str(error), stage=Stage.STORE)
-            common = {name: getattr(outcome, name) for name in COMMON}
-            failure = failure_of(common, unstorable)
-            await self._outcomes.put(failure, replaces=task.replaces, patience_s=STORE_PATIENCE_S)
-            outcome = failure
+            unstorable = RolloutError(FailureClass.NOT_STORABLE, str(error), stage=Stage.STORE).as_fields()
+            common = {name: getattr(outcome, name) for name in Failure.__struct_fields__ if name not in unstorable}
+            outcome = Failure(**common, **unstorable)
+            await put(outcome)
         if isinstance(outcome, VerifiedRollout):
             self.num_done += 1
         else:

@@ -278,7 +278,7 @@ class _Work:
 
     def failure(self, error: RolloutError) -> Failure:
         """Return the outcome of a rollout that is not tried again."""
-        return failure_of(self._common(), error)
+        return Failure(**self._common(), **error.as_fields())
 
     def lacks_only_the_verdict(self, error: RolloutError) -> bool:
         """Return whether the response can be kept and scored later; a verdict on lost state needs a new attempt.
@@ -317,18 +317,7 @@ class _Work:
         return common
 
 
-COMMON = (
-    *("run", "task_index", "rollout_index", "num_rollouts", "agent", "row", "attempt"),
-    *("worker", "started_at", "duration_s", "policy_versions", "timings"),
-)
-
-
 async def _clear_later(journal: Journal) -> None:
     """Clear a suspect that has not killed the process in the time in which it would have."""
     await asyncio.sleep(SUSPECTED_S)
     await journal.survived()
-
-
-def failure_of(common: dict[str, Any], error: RolloutError) -> Failure:
-    """Return the failure that an error comes to, with the common fields of an outcome."""
-    return Failure(**common, **error.as_fields(), stage=error.stage or Stage.AGENT)

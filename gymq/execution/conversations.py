@@ -12,9 +12,6 @@ from gymq.failures import RolloutError
 from gymq.protocol import tokens
 from gymq.protocol.messages import FailureClass
 
-MAX_BYTES = 256 * 1024 * 1024
-"""Of text and tokens that a worker keeps for one model; those used least recently are forgotten."""
-
 _ITEM_BYTES = 500  # of a small item as Python objects
 _WITHOUT_SIZE = frozenset({type(None), bool, int, float})  # these are part of that
 
@@ -50,7 +47,12 @@ class _Conversation:
 class Conversations:
     """Conversations by session; each keeps its last states under names that cannot be guessed."""
 
-    def __init__(self, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(self, max_bytes: int = 256 << 20) -> None:
+        """Prepare to keep conversations.
+
+        Args:
+            max_bytes: of text and tokens; conversations that were used least recently are forgotten.
+        """
         self.num_bytes = 0
         self._max_bytes = max_bytes
         self._by_session: OrderedDict[str, _Conversation] = OrderedDict()

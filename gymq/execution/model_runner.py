@@ -6,8 +6,8 @@ import asyncio
 import contextlib
 import logging
 import math
-from collections.abc import Awaitable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -40,10 +40,7 @@ from gymq.protocol.replica_messages import Load
 
 log = logging.getLogger("gymq.model")
 
-JUDGE_TIMEOUT_S = 600.0  # outside of a call, such as where a verifier starts
-
-# Callers send further calls to replicas with less load; and those that wait here are divided by what they cost.
-MOST_WAITING = 16_384
+T = TypeVar("T")
 
 LOOK_EVERY_S = 0.25  # at the load
 PUBLISH_EVERY_S = 1.0  # a load that does not change
@@ -64,7 +61,7 @@ class ModelRunner:
         self._weights: WeightsFollower | None = None
         self._publishing: asyncio.Task[None] | None = None
         self._long_replies = Turns()
-        self._load_hook_failed = False
+        self._failed_hooks: set[str] = set()  # that were warned about
         self._conversations = Conversations()
 
     async def serve(self, server: Server) -> None:
@@ -81,7 +78,8 @@ class ModelRunner:
             await Replicas(server.bus, self.model.name, server.worker, self.model.share).start()
         limit = self.model.options.max_concurrency or self.model.max_concurrency
         for subject, decode, most_waiting in (
-            (subjects.MODEL.of(self.model.name), _decode_next, MOST_WAITING),
+            # Callers send further calls to replicas with less load; those that wait here are divided by their cost.
+            (subjects.MODEL.of(self.model.name), _decode_next, 16_384),
             (subjects.JUDGE.of(self.model.name), _decode, 0),
         ):
             service = await server.serve(
@@ -110,12 +108,23 @@ class ModelRunner:
             stats["policy_version"] = self.model.policy_version
         if self._weights is not None:
             stats["weights"] = self._weights.stats()
-        try:
-            report = ModelReport(dict(self.model.waits()), self.model.num_retries(), dict(self.model.oddities()))
-            stats["model"] = msgspec.convert(msgspec.to_builtins(report), ModelReport)  # its values are an author's
-        except Exception as error:
-            log.warning("%s cannot report what it waits for: %s: %s", self.model.name, type(error).__name__, error)
+        if (report := self._of_hook("what it waits for", self._report)) is not None:
+            stats["model"] = report
         return stats
+
+    def _report(self) -> ModelReport:
+        report = ModelReport(dict(self.model.waits()), self.model.num_retries(), dict(self.model.oddities()))
+        return msgspec.convert(msgspec.to_builtins(report), ModelReport)
+
+    def _of_hook(self, what: str, read: Callable[[], T]) -> T | None:
+        """Return what a hook of the author's returns; None, with one warning in all, if it fails."""
+        try:
+            return read()
+        except Exception as error:
+            if what not in self._failed_hooks:
+                self._failed_hooks.add(what)
+                log.warning("%s cannot report %s: %s: %s", self.model.name, what, type(error).__name__, error)
+            return None
 
     async def _publish_load(self, server: Server) -> None:
         loop = asyncio.get_running_loop()
@@ -129,23 +138,23 @@ class ModelRunner:
                     await server.bus.publish(subject, body)
             await asyncio.sleep(LOOK_EVERY_S)
 
+    def _load_of_engine(self) -> Load | None:
+        load = self.model.load()
+        if load is None:
+            return None
+        published = Load(
+            worker=self._worker,
+            running=load.running,
+            waiting=load.waiting,
+            kv_cache_use=min(1.0, max(0.0, float(load.kv_cache_use))),
+            kv_cache_tokens=load.kv_cache_tokens,
+            num_callers=self._services[0].num_callers if load.kv_cache_tokens else 0,
+        )
+        return msgspec.convert(msgspec.to_builtins(published), Load)
+
     def _load(self) -> Load:
-        try:
-            load = self.model.load()
-            if load is not None:
-                published = Load(
-                    worker=self._worker,
-                    running=load.running,
-                    waiting=load.waiting,
-                    kv_cache_use=min(1.0, max(0.0, float(load.kv_cache_use))),
-                    kv_cache_tokens=load.kv_cache_tokens,
-                    num_callers=self._services[0].num_callers if load.kv_cache_tokens else 0,
-                )
-                return msgspec.convert(msgspec.to_builtins(published), Load)  # its numbers are an author's
-        except Exception as error:
-            if not self._load_hook_failed:
-                log.warning("%s cannot report its load: %s: %s", self.model.name, type(error).__name__, error)
-            self._load_hook_failed = True
+        if (load := self._of_hook("its load", self._load_of_engine)) is not None:
+            return load
         # Calls that arrive together start over a few rounds of the event loop; those wait for no slot.
         waiting = sum(service.held_back for service in self._services)
         running = sum(service.load for service in self._services) - waiting
@@ -267,7 +276,7 @@ class BusModels:
         if isinstance(params["input"], str):
             params["input"] = [responses.user_message(params["input"])]
         left_s = call.deadline - asyncio.get_running_loop().time()
-        timeout_s = left_s if math.isfinite(left_s) else JUDGE_TIMEOUT_S
+        timeout_s = left_s if math.isfinite(left_s) else 600.0  # outside of a call, as where a verifier starts
         if timeout_s <= 0:
             raise JudgeFailed(f"there is no time left to ask judge {model}")
         request = Generate(rollout=call.rollout, timeout_s=timeout_s, params=params, session=call.rollout)

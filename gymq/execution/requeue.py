@@ -17,8 +17,6 @@ from gymq.protocol import subjects
 from gymq.protocol.messages import BadMessage, DeadLetter, VerifiedRollout
 from gymq.protocol.subjects import RolloutId
 
-PATIENCE_S = 30.0
-
 
 class NotRequeued(GymqError):
     """A letter that stays where it is; one sentence why."""
@@ -67,7 +65,7 @@ class Requeuer:
             raise NotRequeued(f"it is not a task: {error}") from None
         await self._check_running(agent)
         headers = {"Nats-Msg-Id": f"dead-letter/{entry.number}/{letter.at}"}
-        await self._bus.js.publish_with_retry(letter.subject, body, headers, patience_s=PATIENCE_S)
+        await self._bus.js.publish_with_retry(letter.subject, body, headers, patience_s=30.0)
 
     async def _roll_out_again(self, letter: DeadLetter) -> RequeueResult:
         try:
@@ -87,7 +85,7 @@ class Requeuer:
         if (task.rollout_id, sequence) in await self._retried_in(task.run):
             return RequeueResult.AGAIN  # a collection was faster
         task = msgspec.structs.replace(task, replaces=sequence)
-        await self._queue.submit(task, urgent=urgent, patience_s=PATIENCE_S)
+        await self._queue.submit(task, urgent=urgent, patience_s=30.0)
         return RequeueResult.AGAIN
 
     async def _retried_in(self, run: str) -> set[tuple[RolloutId, int | None]]:

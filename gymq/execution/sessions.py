@@ -11,6 +11,7 @@ import logging
 import math
 import secrets
 import time
+from contextlib import ExitStack
 from functools import cached_property
 from typing import Any
 
@@ -168,15 +169,13 @@ class LocalResources:
                 f"{self.resources.name} holds its limit of {self.resources.max_sessions} sessions",
             )
         session_id = secrets.token_hex(12)
-        session = self.sessions[session_id] = ResourcesSession(
-            self
-        )  # before it is seeded: seeding may take time and room
+        # It counts before it is seeded, since that may take time and room.
+        session = self.sessions[session_id] = ResourcesSession(self)
         if request.row is not None:
-            try:
+            with ExitStack() as if_it_fails:
+                if_it_fails.callback(self.sessions.pop, session_id, None)
                 await self._guarded(session.seed(request.row), Stage.SEED)
-            except BaseException:
-                self.sessions.pop(session_id, None)
-                raise
+                if_it_fails.pop_all()
         return Seeded(session=address.replace("*", session_id), replayable=self.resources.replayable, **schemas)
 
     @cached_property

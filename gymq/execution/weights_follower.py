@@ -88,16 +88,16 @@ class WeightsFollower:
                 return
             try:
                 await self._load(stored)
-            except WeightsFailed as error:
-                self._problem = str(error)
-                log.error("%s", self._problem)
             except (BadMessage, BusError) as error:
                 newest = await self._js.last(streams.WEIGHTS, self._subject)
                 if newest is not None and newest.sequence != stored.sequence:
                     continue  # these were removed after a later push
-                self._problem = f"{self._model.name} could not fetch its weights: {error}"
-                log.error("%s", self._problem)
+                self._fail(f"could not fetch its weights: {error}")
                 return
+
+    def _fail(self, problem: str) -> None:
+        self._problem = f"{self._model.name} {problem}"
+        log.error("%s", self._problem)
 
     async def _load(self, stored: Stored) -> None:
         weights: Weights = _decode(stored.data)
@@ -110,8 +110,8 @@ class WeightsFollower:
             if task is not None and task.cancelling():
                 raise  # the worker stops; otherwise something that the model awaited was cancelled
             self._refused = stored.sequence
-            text = f"{self._model.name} cannot load the weights {weights.policy_version!r}"
-            raise WeightsFailed(f"{text}: {type(error).__name__}: {error}") from error
+            self._fail(f"cannot load the weights {weights.policy_version!r}: {type(error).__name__}: {error}")
+            return
         self._model.policy_version = weights.policy_version
         self._sequence, self._loaded, self._problem = stored.sequence, stored.data, ""
         log.info("%s now answers with the weights %r", self._model.name, weights.policy_version)

@@ -26,9 +26,6 @@ from pebble import ProcessExpired, ProcessPool
 from gymq.errors import GymqError
 from gymq.processes import file_modules, memory, parent_death
 
-PROCESSES_TRIED = 3
-"""Processes to which a computation is given, if they die before it starts."""
-
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -130,7 +127,7 @@ class KillableProcesses:
         Raises:
             TimeoutError, CpuTimeUsedUp, ChildProcessError: see `run`.
         """
-        for _ in range(PROCESSES_TRIED):
+        for _ in range(3):
             pool = self._idle.pop() if self._idle else self._new_process()
             self._in_use.add(pool)
             is_usable = True
@@ -150,7 +147,7 @@ class KillableProcesses:
                         self._idle.append(pool)
                     else:
                         await asyncio.to_thread(_stop, pool)
-        raise ChildProcessError(f"the processes died {PROCESSES_TRIED} times before they computed anything")
+        raise ChildProcessError("the processes died 3 times before they computed anything")
 
     def _new_process(self) -> ProcessPool:
         _start_server()  # the queues of a pool would start the resource tracker otherwise

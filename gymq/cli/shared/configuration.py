@@ -29,9 +29,8 @@ from gymq.config.sources import INITIAL, origin
 from gymq.config.unknown import check_keys
 from gymq.data.prompt import PromptError, RowPrompt
 from gymq.errors import UsageError, did_you_mean
-from gymq.execution.loading.implied import implied_overrides, published_rules
-from gymq.execution.loading.model_options import model_options
 from gymq.execution.loading.registry import WorkerNotFound, find_class
+from gymq.execution.loading.worker_options import implied_overrides, model_options, published_rules
 from gymq.execution.loading.worker_source import instance_name
 from gymq.render import say
 from gymq.resources import Resources

@@ -8,8 +8,6 @@ from gymq.cluster.server.address import HOST, USER
 MONITOR = "monitor"  # the user that may ask the server how it is; it reaches no message of ours
 LOG_FILE = "nats-server.log"
 LOG_MAX_BYTES = 16 << 20
-_FEATURE_FLAGS_SINCE = (2, 14, 0)  # older servers refuse to start with the word in their configuration
-
 
 LIMITS = """\
 max_payload: 8MB           # what the server recommends as the most; larger rollouts travel in parts
@@ -40,7 +38,8 @@ def render_config(
         version: of the server that will read it.
     """
     # nats-py up to 2.16 does not know the second form of ack subjects: its ordered consumers and KV watchers go silent.
-    feature_flags = "feature_flags { js_ack_fc_v2: false }" if version >= _FEATURE_FLAGS_SINCE else ""
+    # Servers before 2.14 refuse to start with the word in their configuration.
+    feature_flags = "feature_flags { js_ack_fc_v2: false }" if version >= (2, 14, 0) else ""
     return f"""\
 # Written by gymq at every start of the server. Changes made here are lost.
 server_name: "{server_name}"

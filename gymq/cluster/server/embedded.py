@@ -17,7 +17,6 @@ from gymq.cluster.server.store import ServerRecord, Store
 
 log = logging.getLogger("gymq.server")
 
-_STOP_S = 10.0
 _LOOK_EVERY_S = 10.0  # whether the server met a full disk
 
 
@@ -170,7 +169,7 @@ class EmbeddedServer:
                 has_room = self._store.has_room()
                 if process.met_full_disk() and had_room and has_room:
                     log.warning("nats-server met a full disk that has room again; it stores nothing until a restart")
-                    await process.stop(_STOP_S)
+                    await process.stop()
                 had_room = has_room
             return ended.result()
         finally:
@@ -181,7 +180,7 @@ class EmbeddedServer:
         while not self._store.is_wanted():  # noqa: ASYNC110
             await asyncio.sleep(0.1)
 
-    async def stop(self, deadline_s: float = _STOP_S) -> None:
+    async def stop(self, deadline_s: float = 10.0) -> None:
         """End the server: it closes its files; after `deadline_s` it is killed. Does nothing if it does not run.
 
         Raises:

@@ -78,7 +78,7 @@ class ServerProcess:
         await self._ends_within(math.inf)
         return self._process.returncode
 
-    async def stop(self, deadline_s: float) -> None:
+    async def stop(self, deadline_s: float = 10.0) -> None:
         """Ask it to end; after `deadline_s` kill it. Raises UsageError if it does not end even then."""
         if self.exit_status is not None:
             return

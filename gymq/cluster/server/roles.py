@@ -269,7 +269,7 @@ ROLES: tuple[Role, ...] = (
             *(ROLLOUTS, ROLLOUT_PARTS, *_READ_OUTCOMES),
             *(subjects.DEAD_LETTER.of("janitor"), f"{subjects.DEAD_LETTER.of('janitor')}.*"),
             # Profiler: outcomes in, profiles out.
-            *(PROFILES, _last(streams.RUNS, PROFILES), f"$JS.API.STREAM.MSG.GET.{streams.RUNS}"),
+            *(PROFILES, _last(streams.RUNS, PROFILES)),
             _last(streams.RUNS, RUNS),  # whether the run was extended
             *_WHO_IS_THERE,
             *_replies(SERVICES, "client", VIEWER, TRAINER, "bridge", OPERATOR),

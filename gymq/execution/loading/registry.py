@@ -6,6 +6,7 @@ import functools
 import importlib
 import importlib.util
 import inspect
+from collections.abc import Callable
 from importlib.machinery import ModuleSpec
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -21,7 +22,7 @@ from gymq.execution.loading.contract import check_contract
 from gymq.failures import say_author_error
 from gymq.model import Model
 from gymq.processes import file_modules
-from gymq.protocol.instances import Kind
+from gymq.protocol.instances import Instance, Kind
 from gymq.resources import Resources
 from gymq.workers import SHIPPED
 
@@ -63,6 +64,14 @@ def find_class(kind: Kind, implementation: str) -> type[Worker]:
     worker = _class_in(module, BASES[kind], class_name, implementation)
     check_contract(worker)
     return worker
+
+
+def class_of(instance: Instance) -> type[Worker] | None:
+    """Return the class of an instance; None if it is not found, which is reported where workers are checked."""
+    try:
+        return find_class(instance.kind, instance.implementation)
+    except WorkerNotFound:
+        return None
 
 
 def _by_name(kind: Kind, name: str) -> ModuleType:
@@ -109,22 +118,23 @@ def worker_names(kind: Kind) -> list[str]:
 
 
 def _import(module: str, wanted: str) -> ModuleType:
-    try:
-        return importlib.import_module(module)
-    except (Exception, SystemExit) as error:
-        shipped = f"; gymq's own workers are in gymq.{module}" if module.startswith("workers.") else ""
-        said = say_author_error(error)
-        raise WorkerNotFound(f"cannot import {module} for the worker {wanted!r}: {said}{shipped}") from None
+    shipped = f"; gymq's own workers are in gymq.{module}" if module.startswith("workers.") else ""
+    cannot = f"cannot import {module} for the worker {wanted!r}"
+    return _loaded(lambda: importlib.import_module(module), cannot, shipped)
 
 
 def _load_file(path: Path) -> ModuleType:
     path = path.resolve()
     if not path.is_file():
         raise WorkerNotFound(f"file {path} not found")
+    return _loaded(lambda: file_modules.load(path), f"{path} cannot be loaded")
+
+
+def _loaded(load: Callable[[], ModuleType], cannot: str, hint: str = "") -> ModuleType:
     try:
-        return file_modules.load(path)
-    except (Exception, SystemExit) as error:
-        raise WorkerNotFound(f"{path} cannot be loaded: {say_author_error(error)}") from None
+        return load()
+    except (Exception, SystemExit) as error:  # any error of an author's code
+        raise WorkerNotFound(f"{cannot}: {say_author_error(error)}{hint}") from None
 
 
 def _class_in(module: ModuleType, base: type[Worker], class_name: str, wanted: str) -> type[Worker]:

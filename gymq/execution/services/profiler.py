@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import msgspec
 
 from gymq.bus import Bus, BusError, TooLarge, streams
-from gymq.bus.jetstream import Code, JetStream, JetStreamError, Stored
+from gymq.bus.jetstream import JetStream, Stored
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.bus.repeating import repeat
 from gymq.processes.background import end_task
@@ -31,7 +31,6 @@ from gymq.stats.running import ProfileSnapshot, RunningProfile
 log = logging.getLogger("gymq.profiler")
 
 CHECKPOINT_EVERY_S = 1.0
-STORE_PATIENCE_S = 10.0
 
 _decode_profile = Decoder(Profile)
 _decode_run = Decoder(Run)
@@ -135,15 +134,8 @@ class Profiler:
         log.error("no further statistics for run %s: its profile cannot be stored", run, exc_info=error)
 
     async def _position_of_checkpoints(self) -> int:
-        try:
-            query = {"last_by_subj": subjects.PROFILE.wildcard}
-            answer = await self._js.api(f"STREAM.MSG.GET.{streams.RUNS}", query)
-        except JetStreamError as error:
-            if error.code == Code.MESSAGE_NOT_FOUND:
-                return 0
-            raise
-        message = answer["message"]
-        newest = _readable(Stored(message["subject"], message["seq"], msgspec.convert(message.get("data", ""), bytes)))
+        stored = await self._js.newest(streams.RUNS, subjects.PROFILE.wildcard)
+        newest = None if stored is None else _readable(stored)
         # A position that the stream never had would hide all outcomes up to it.
         if newest is None or newest.all_sequence > await self._last_sequence():
             return 0
@@ -168,14 +160,14 @@ class Profiler:
         profiled = _Profiled(RunningProfile(extended_to=extended_to))
         subject = subjects.PROFILE.of(run)
         stored = await self._js.last(streams.RUNS, subject) or await self._js.publish_or_last(
-            streams.RUNS, subject, self._encoded(run, profiled), last=0, patience_s=STORE_PATIENCE_S
+            streams.RUNS, subject, self._encoded(run, profiled), last=0, patience_s=10.0
         )
         if stored is not None:
             profile, sequence = _checkpointed(stored)
-            if sequence > await self._last_sequence():
+            is_ahead = sequence > await self._last_sequence()
+            if is_ahead:
                 log.warning("%s is ahead of all outcomes, so they are recounted", stored.subject)
-                profile, sequence = RunningProfile(extended_to=extended_to), 0
-            if recount or not profile.knows_extension(extended_to):
+            if is_ahead or recount or not profile.knows_extension(extended_to):
                 profile, sequence = RunningProfile(extended_to=extended_to), 0
             profiled = _Profiled(profile, sequence, sequence, stored.sequence)
         async for sequence, outcome in self._outcomes.read(run, after=profiled.sequence):
@@ -220,7 +212,7 @@ class Profiler:
         sequence = profiled.sequence
         body = self._encoded(run, profiled)
         stored_as = await self._js.publish_if_last(
-            subjects.PROFILE.of(run), body, last=profiled.stored_as, patience_s=STORE_PATIENCE_S
+            subjects.PROFILE.of(run), body, last=profiled.stored_as, patience_s=10.0
         )
         if stored_as is None:
             return False

@@ -27,7 +27,7 @@ from gymq.errors import UsageError
 from gymq.failures import InvalidTask, RolloutError
 from gymq.protocol import token_forms
 from gymq.protocol.decoding import UNDECODABLE
-from gymq.protocol.messages import FailureClass, Unresolved, Verified, VerifiedRollout
+from gymq.protocol.messages import FailureClass, Stage, Unresolved, Verified, VerifiedRollout
 from gymq.runs.local_verifiers import Verifiers, verify_again
 from gymq.runs.rollout_lines import rollout_lines
 
@@ -268,4 +268,4 @@ def _result_line(entry: _Entry, response: dict[str, Any], verified: Verified) ->
 
 
 def _failure_line(entry: _Entry, response: dict[str, Any], error: RolloutError) -> bytes:
-    return failure_row(Unresolved(**_common(entry, response), **error.as_fields()), 0)
+    return failure_row(Unresolved(**_common(entry, response), **(error.as_fields() | {"stage": Stage.VERIFY})), 0)

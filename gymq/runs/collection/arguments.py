@@ -25,7 +25,7 @@ from gymq.config.assembled import (
 )
 from gymq.config.assembled import environment as environment_with_agent
 from gymq.execution.loading.contract import check_contract
-from gymq.execution.loading.model_options import model_fields
+from gymq.execution.loading.worker_options import model_fields
 from gymq.execution.loading.worker_source import find_worker
 from gymq.model import Model, ModelRequest
 from gymq.resources import Resources
