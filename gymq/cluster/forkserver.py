@@ -20,22 +20,15 @@ from collections.abc import Iterator
 
 from gymq.processes import memory, parent_death
 
-NOT_FORKED = 0  # in the place of a worker's process id, where the system has no process to spare
+# How the lines begin that report a worker's process id (0: the system has no process to spare) and its status.
+PID, ENDED = b"pid ", b"ended "
 
 
 class ForkServer:
     """Forks workers for the other side of a socket."""
 
-    def __init__(self, control: socket.socket, pid_line: bytes, ended_line: bytes) -> None:
-        """Prepare to serve.
-
-        Args:
-            pid_line: how the line begins that reports a worker's process id.
-            ended_line: how the line begins that reports its status.
-        """
+    def __init__(self, control: socket.socket) -> None:
         self._control = control
-        self._pid_line = pid_line
-        self._ended_line = ended_line
         self._workers: dict[int, socket.socket] = {}
         self._woken, self._wakes = socket.socketpair()
 
@@ -59,7 +52,7 @@ class ForkServer:
                     self._woken.recv(4096)
                 for pid, status in self._ended():
                     with self._workers.pop(pid) as parent:
-                        _report(parent, self._ended_line, status)
+                        _report(parent, ENDED, status)
                 if any(key.fileobj is self._control for key, _ in ready):
                     message, descriptors, _, _ = socket.recv_fds(self._control, 1, 2)
                     if not message:
@@ -78,7 +71,7 @@ class ForkServer:
             except OSError:
                 traceback.print_exc()
                 with parent:
-                    _report(parent, self._pid_line, NOT_FORKED)
+                    _report(parent, PID, 0)
                 return None
             if pid == 0:
                 os.dup2(log, 1)  # authors print
@@ -87,7 +80,7 @@ class ForkServer:
         with contextlib.suppress(OSError):
             os.setpgid(pid, pid)  # Ctrl-C in the terminal is for the parent
         self._workers[pid] = parent
-        _report(parent, self._pid_line, pid)
+        _report(parent, PID, pid)
         return None
 
     def _ended(self) -> Iterator[tuple[int, int]]:
@@ -132,7 +125,7 @@ def main() -> int:
 
     gc.collect()
     gc.freeze()  # what the collector looks at is written to, and no longer shared
-    parent = ForkServer(control, worker_process.PID, worker_process.ENDED).serve()
+    parent = ForkServer(control).serve()
     if parent is None:
         return 0
     parent_death.die_with_parent(fork_server)

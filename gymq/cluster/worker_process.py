@@ -17,7 +17,7 @@ import resource
 import secrets
 import signal
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.process_reports import ProcessReport
 from gymq.bus.rpc.quarantine import Quarantine, SuspectCall, SuspectCalls
 from gymq.bus.rpc.routing import RoutedCalls, Routes
-from gymq.bus.rpc.serving import Server
+from gymq.bus.rpc.serving import Server, Service
 from gymq.cluster import event_loop, logs
 from gymq.cluster.cells import ROLE
 from gymq.cluster.loop_watch import LoopWatch
@@ -59,8 +59,8 @@ log = logging.getLogger("gymq.cluster.worker_process")
 
 READY = "ready"
 
-# How the lines begin that a process that starts workers reads: the first and the last come from the fork server.
-PID, ANSWER, SUSPECTS, ENDED = b"pid ", b"answer ", b"suspects ", b"ended "
+# How the lines begin that a process that starts workers reads, beside those of the fork server.
+ANSWER, SUSPECTS = b"answer ", b"suspects "
 
 
 class WorkerFailed(GymqError):
@@ -153,66 +153,41 @@ class InstanceHost:
         self, instance: Instance, worker: Worker, bus: Bus, calls: Calls, routes: Routes, server: Server
     ) -> None:
         first = len(server.services)
-        runner_stats: Callable[[], dict[str, Any]]
+        runner: AgentRunner | ModelRunner | ResourcesRunner
         if isinstance(worker, Agent):
             routed = RoutedCalls(calls, routes)
-            runner = AgentRunner(
+            runner = agent = AgentRunner(
                 bus, routed, worker, worker=self.worker, quarantine=self._quarantine, admission=routes.admission
             )
-            await runner.start()
-            self._agents.append(runner)
-            await self._list(
-                instance,
-                [subjects.TASK.of(subjects.EACH, worker.name)],
-                lambda: {**runner.stats(), **self._report(bus, calls, server)},
-            )
-            return
-        if isinstance(worker, Model):
-            model = ModelRunner(worker)
+            await agent.start()
+            self._agents.append(agent)
+        elif isinstance(worker, Model):
+            runner = model = ModelRunner(worker)
             await model.serve(server)
             self._models.append(model)
-            runner_stats = model.stats
         else:
             assert isinstance(worker, Resources)
             worker.models = BusModels(calls)
-            resources = ResourcesRunner(worker, self._processes)
+            runner = resources = ResourcesRunner(worker, self._processes)
             await resources.serve(server)
             self._resources.append(resources)
-            runner_stats = resources.stats
-        own = server.services[first:]
-
-        def stats() -> dict[str, Any]:
-            return {
-                "num_requests": sum(service.num_requests for service in own),
-                "num_errors": sum(service.num_errors for service in own),
-                "processing_s": sum(service.processing_s for service in own),
-                "load": sum(service.load for service in own),
-                "blocked": next((service.blocked for service in own if service.blocked), ""),
-                **runner_stats(),
-                **self._report(bus, calls, server),
-            }
-
-        await self._list(instance, [service.subject for service in own], stats)
+        own = server.services[first:]  # An agent has none.
+        await ServiceListing(
+            bus,
+            name=instance.name,
+            worker=self.worker,
+            kind=instance.kind,
+            implementation=instance.implementation,
+            digest=instance.digest,
+            subjects=[service.subject for service in own] or [subjects.TASK.of(subjects.EACH, worker.name)],
+            stats=lambda: {**_stats(own), **runner.stats(), **self._report(bus, calls, server)},
+        ).start()
 
     def _report(self, bus: Bus, calls: Calls, server: Server) -> dict[str, Any]:
         """Return what this process waits for and its memory, as each of its instances reports it."""
         queued = {reason: count for agent in self._agents for reason, count in agent.held_back().items()}
         report = ProcessReport(calls.open.by_run(), dict(bus.unstored), server.held_back(), queued)
         return msgspec.structs.asdict(report) | {"memory_bytes": _resident_bytes()}
-
-    async def _list(self, instance: Instance, serves: list[str], stats: Any) -> None:
-        assert self._bus is not None
-        listing = ServiceListing(
-            self._bus,
-            name=instance.name,
-            worker=self.worker,
-            kind=instance.kind,
-            implementation=instance.implementation,
-            digest=instance.digest,
-            subjects=serves,
-            stats=stats,
-        )
-        await listing.start()
 
     async def drain(self) -> None:
         """Finish or requeue what is in flight, then stop."""
@@ -378,6 +353,19 @@ def _write_profile(profile: cProfile.Profile, folder: Path, name: str) -> None:
         profile.dump_stats(folder / f"{name}-{os.getpid()}.prof")
     except OSError as error:
         log.error("no profile is written: %s", error)
+
+
+def _stats(services: Sequence[Service]) -> dict[str, Any]:
+    """Return what the services of one instance have done; nothing of one without services."""
+    if not services:
+        return {}
+    return {
+        "num_requests": sum(service.num_requests for service in services),
+        "num_errors": sum(service.num_errors for service in services),
+        "processing_s": sum(service.processing_s for service in services),
+        "load": sum(service.load for service in services),
+        "blocked": next((service.blocked for service in services if service.blocked), ""),
+    }
 
 
 def _resident_bytes() -> int | None:

@@ -31,6 +31,8 @@ from gymq.protocol.messages import BadMessage, Failure, FailureClass, Outcome, S
 
 log = logging.getLogger("gymq.agent")
 
+STORE_PATIENCE_S = 600.0
+
 
 class AgentRunner:
     """Takes tasks of one agent instance from the queue."""
@@ -177,7 +179,7 @@ class AgentRunner:
 
     async def _store(self, task: Task, outcome: Outcome) -> Outcome:
         """Store an outcome, or a failure in place of one that has no wire form; return what was stored."""
-        put = partial(self._outcomes.put, replaces=task.replaces, patience_s=600.0)
+        put = partial(self._outcomes.put, replaces=task.replaces, patience_s=STORE_PATIENCE_S)
         try:
             await put(outcome)
         except BadMessage as error:

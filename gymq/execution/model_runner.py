@@ -42,6 +42,11 @@ log = logging.getLogger("gymq.model")
 
 T = TypeVar("T")
 
+JUDGE_TIMEOUT_S = 600.0  # outside of a call, such as where a verifier starts
+
+# Callers send further calls to replicas with less load; and those that wait here are divided by what they cost.
+MOST_WAITING = 16_384
+
 LOOK_EVERY_S = 0.25  # at the load
 PUBLISH_EVERY_S = 1.0  # a load that does not change
 
@@ -78,8 +83,7 @@ class ModelRunner:
             await Replicas(server.bus, self.model.name, server.worker, self.model.share).start()
         limit = self.model.options.max_concurrency or self.model.max_concurrency
         for subject, decode, most_waiting in (
-            # Callers send further calls to replicas with less load; those that wait here are divided by their cost.
-            (subjects.MODEL.of(self.model.name), _decode_next, 16_384),
+            (subjects.MODEL.of(self.model.name), _decode_next, MOST_WAITING),
             (subjects.JUDGE.of(self.model.name), _decode, 0),
         ):
             service = await server.serve(
@@ -276,7 +280,7 @@ class BusModels:
         if isinstance(params["input"], str):
             params["input"] = [responses.user_message(params["input"])]
         left_s = call.deadline - asyncio.get_running_loop().time()
-        timeout_s = left_s if math.isfinite(left_s) else 600.0  # outside of a call, as where a verifier starts
+        timeout_s = left_s if math.isfinite(left_s) else JUDGE_TIMEOUT_S
         if timeout_s <= 0:
             raise JudgeFailed(f"there is no time left to ask judge {model}")
         request = Generate(rollout=call.rollout, timeout_s=timeout_s, params=params, session=call.rollout)

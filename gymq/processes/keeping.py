@@ -13,6 +13,8 @@ from gymq.errors import GymqError
 log = logging.getLogger("gymq.launch")
 
 SHORTEST_PAUSE_S = 0.25  # before a process that ended is started again; doubled each time
+LONGEST_PAUSE_S = 10.0
+STAYS_UP_S = 60.0  # after which the pause is short again
 
 
 async def keep_running(
@@ -20,7 +22,7 @@ async def keep_running(
     ended: Callable[[], Awaitable[str]],
     start: Callable[[], Awaitable[None]],
     *,
-    stays_up_s: float = 60.0,
+    stays_up_s: float = STAYS_UP_S,
 ) -> NoReturn:
     """Start a process again whenever it ends, after a pause that grows as long as it does not stay up.
 
@@ -45,7 +47,7 @@ async def keep_running(
             log.warning("%s ended%s, restarting it: %s", name, f" {times} times" if times > 1 else "", how)
         while True:
             await asyncio.sleep(pause_s)
-            pause_s = min(pause_s * 2, 10.0)
+            pause_s = min(pause_s * 2, LONGEST_PAUSE_S)
             try:
                 await start()
                 break

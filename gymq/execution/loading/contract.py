@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import types
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Final, Union, get_args, get_origin, get_type_hints
 
@@ -39,25 +39,17 @@ def check_contract(worker: type[Worker]) -> None:
     Raises:
         InvalidWorker: naming file, line and what would be right.
     """
-    _check_methods(worker, _ASYNC[Worker], must_be_async=True)
+    _check_methods(worker, {"start": (), "stop": ()}, must_be_async=True)
     if issubclass(worker, Resources):
         _check_resources(worker)
     elif issubclass(worker, Agent):
         if worker.run is Agent.run and worker.converse is Agent.converse:
             raise _broken(worker, "has neither `async def converse(self, rollout, session)` nor `run(self, rollout)`")
-        _check_methods(worker, _ASYNC[Agent], must_be_async=True)
+        _check_methods(worker, {"run": ("rollout",), "converse": ("rollout", "session")}, must_be_async=True)
     elif issubclass(worker, Model):
         if worker.respond is Model.respond:
             raise _broken(worker, "has no `async def respond(self, request)`, which answers a request")
-        _check_methods(worker, _ASYNC[Model], must_be_async=True)
-
-
-# What each method is given after `self`.
-_ASYNC: dict[type[Worker], dict[str, tuple[str, ...]]] = {
-    Worker: {"start": (), "stop": ()},
-    Agent: {"run": ("rollout",), "converse": ("rollout", "session")},
-    Model: {"respond": ("request",)},
-}
+        _check_methods(worker, {"respond": ("request",)}, must_be_async=True)
 
 
 def _check_resources(worker: type[Resources[Any]]) -> None:
@@ -66,10 +58,11 @@ def _check_resources(worker: type[Resources[Any]]) -> None:
         text = "has no verifier: define `async def verify(self, request)`, or `def verify_in_process(self, request)`"
         raise _broken(worker, text)
     if issubclass(worker, TextEnvironment):
-        for name, (argument,) in _OF_EPISODES.items():
+        episode = {"reset": ("row",), "step": ("action",)}
+        for name, (argument,) in episode.items():
             if not _is_of_author(worker, name):
                 raise _broken(worker, f"has no `{name}(self, {argument})`, which a gymq.TextEnvironment must define")
-        _check_methods(worker, _OF_EPISODES)
+        _check_methods(worker, episode)
     if issubclass(worker, AskingEnvironment):
         if not _is_of_author(worker, "play"):
             raise _broken(
@@ -77,7 +70,8 @@ def _check_resources(worker: type[Resources[Any]]) -> None:
             )
         _check_methods(worker, {"play": ("row", "policy")}, must_be_async=True)
     if worker.stateful:
-        _check_methods(worker, _OF_SESSIONS, "it has `open`, so it keeps a state", must_be_async=True)
+        session = {"open": ("row",), "open_unseeded": (), "reseed": ("state", "row"), "close": ("state",)}
+        _check_methods(worker, session, "it has `open`, so it keeps a state", must_be_async=True)
     _check_methods(worker, {"verify": ("request",)}, "the state is `request.state`" if worker.stateful else "")
     if not inspect.iscoroutinefunction(inspect.unwrap(verify)):
         raise _broken_at(verify, f"{worker.__name__}.verify must be `async`, or be called `verify_in_process`")
@@ -91,26 +85,17 @@ def _check_resources(worker: type[Resources[Any]]) -> None:
         _check_tool(worker, tool)
 
 
-_OF_SESSIONS: dict[str, tuple[str, ...]] = {
-    "open": ("row",),
-    "open_unseeded": (),
-    "reseed": ("state", "row"),
-    "close": ("state",),
-}
-
-_OF_EPISODES: dict[str, tuple[str, ...]] = {"reset": ("row",), "step": ("action",)}
-
-
 def _check_methods(
-    worker: type[Worker], methods: dict[str, tuple[str, ...]], why: str = "", *, must_be_async: bool = False
+    worker: type[Worker], methods: Mapping[str, tuple[str, ...]], why: str = "", *, must_be_async: bool = False
 ) -> None:
+    """Check the methods that an author has defined: what each is given after `self`, and whether it is a coroutine."""
     for name, arguments in methods.items():
         function = inspect.unwrap(getattr(worker, name))
         if not _is_of_author(worker, name) or not inspect.isroutine(function):
             continue
         right = f"({', '.join(('self', *arguments))})"
         takes = _takes(worker, name)
-        if takes is not None and not _fits(takes, arguments):
+        if takes is not None and not _accepts(takes, arguments):
             because = f": {why}" if why else ""
             wanted = f"{worker.__name__}.{name} must take {right}, but it takes {_shown(takes)}{because}"
             raise _broken_at(function, wanted)
@@ -143,7 +128,7 @@ def _takes(worker: type[Worker], name: str) -> inspect.Signature | None:
     return signature
 
 
-def _fits(signature: inspect.Signature, arguments: tuple[str, ...]) -> bool:
+def _accepts(signature: inspect.Signature, arguments: tuple[str, ...]) -> bool:
     try:
         signature.bind(*arguments)
     except TypeError:

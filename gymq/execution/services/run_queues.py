@@ -23,9 +23,8 @@ log = logging.getLogger("gymq.run_queues")
 LOOK_EVERY_S = 1.0  # new tasks are announced, but not by every program
 MAKE_AGAIN_EVERY_S = 30.0  # the consumers of intake and janitor, in case that they were deleted
 CLOSE_AFTER_S = 60.0  # without a task
-MAX_QUEUES = (
-    990  # the server allows 1,000 consumers of a stream, intake among them; further tasks wait until one is closed
-)
+# The server allows 1,000 consumers of a stream, intake among them; further tasks wait until one is closed.
+MAX_QUEUES = 990
 
 
 class RunQueues:
