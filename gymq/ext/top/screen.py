@@ -24,8 +24,8 @@ from gymq.render import (
     shown_environments,
     shown_number,
 )
+from gymq.runs.cluster_status import Overview, read_overview
 from gymq.runs.collection.progress_view import Speed
-from gymq.runs.overview import Overview, read_overview
 from gymq.stats.intervals import Estimate
 
 

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gymq.runs.cluster_status import QueueState, WorkerState
-from gymq.runs.overview import Overview
+from gymq.runs.cluster_status import Overview, QueueState, WorkerState
 from gymq.runs.stored_runs import RunOverview
 from gymq.stats.running import RunningProfile
 

@@ -13,8 +13,8 @@ from gymq.errors import UsageError
 from gymq.ext.top.command import top
 from gymq.ext.top.screen import screen, show_once
 from gymq.protocol.messages import Run
+from gymq.runs.cluster_status import Overview, read_overview
 from gymq.runs.collection.progress_view import Speed
-from gymq.runs.overview import Overview, read_overview
 from gymq.runs.stored_runs import run_overview
 from gymq.stats.running import RunningProfile
 from tests.cli.test_names import AGENTS, drawn_at
