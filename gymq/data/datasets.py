@@ -29,19 +29,15 @@ READABLE = (*FILES, ".csv", ".tsv")
 """Endings of the files that belong to the splits of a folder."""
 
 
-class DatasetError(JsonlError):
-    """A data set cannot be found or read. The text names file and row."""
-
-
 def hub() -> Any:
     """Return the module that fetches from the Hub: the entry point `gymq.hubs`.
 
     Raises:
-        DatasetError: there is none.
+        JsonlError: there is none.
     """
     for found in extensions("hubs"):
         return found.load()
-    raise DatasetError("data sets of the Hugging Face Hub cannot be read: no package has the entry point gymq.hubs")
+    raise JsonlError("data sets of the Hugging Face Hub cannot be read: no package has the entry point gymq.hubs")
 
 
 class Dataset:
@@ -58,7 +54,7 @@ class Dataset:
                 files that gymq ships.
 
         Raises:
-            DatasetError: the data set does not exist or is ambiguous, or the Hub cannot be reached.
+            JsonlError: the data set does not exist or is ambiguous, or the Hub cannot be reached.
         """
         self.path = path
         self.name = "rows" if of_a_list else str(path)
@@ -99,7 +95,7 @@ class Dataset:
 
             def refuse_row(row: int, problem: str, file: Path = file, before: int = before) -> None:
                 if refuse is None:
-                    raise DatasetError(f"{file}: row {row}: {problem}")
+                    raise JsonlError(f"{file}: row {row}: {problem}")
                 refuse(before + row, problem)
 
             for line in read_rows_of(file, refuse_row):
@@ -129,10 +125,10 @@ def _files_of(path: Path) -> list[Path]:
     if not path.is_absolute() and (SHIPPED / path).exists():
         return _files_of(SHIPPED / path)
     if path.exists():
-        raise DatasetError(f"{path}: {NOT_A_FILE}")
+        raise JsonlError(f"{path}: {NOT_A_FILE}")
     is_of_hub = len(path.parts) == 2 and not path.suffix and not path.parent.is_dir()
     hint = f"; a data set of the Hugging Face Hub is named {HUB}{path}" if is_of_hub else ""
-    raise DatasetError(f"input file {path} not found{hint}")
+    raise JsonlError(f"input file {path} not found{hint}")
 
 
 def _files_of_folder(folder: Path) -> list[Path]:
@@ -147,9 +143,9 @@ def _files_of_folder(folder: Path) -> list[Path]:
 
 def _only(folder: Path, splits: dict[str, list[Path]]) -> list[Path]:
     if not splits:
-        raise DatasetError(f"{folder} contains no {', '.join(READABLE)} files and no saved data set")
+        raise JsonlError(f"{folder} contains no {', '.join(READABLE)} files and no saved data set")
     if len(splits) > 1:
-        raise DatasetError(f"{folder} contains {', '.join(splits)}: name one, as in {folder / next(iter(splits))}")
+        raise JsonlError(f"{folder} contains {', '.join(splits)}: name one, as in {folder / next(iter(splits))}")
     return next(iter(splits.values()))
 
 
@@ -171,9 +167,7 @@ def _splits(folder: Path) -> dict[str, list[Path]]:
                     counts[shard["split"]] = int(shard["count"])
         for split, count in counts.items():
             if len(found[split]) != count:
-                raise DatasetError(
-                    f"{place} contains {len(found[split])} files of {split}, their names indicate {count}"
-                )
+                raise JsonlError(f"{place} contains {len(found[split])} files of {split}, their names indicate {count}")
         if found:
             return found
     return {}
@@ -186,8 +180,8 @@ def _saved_to_disk(folder: Path) -> list[Path]:
         names = [entry["filename"] for entry in msgspec.json.decode(state.read_bytes())["_data_files"]]
         files = [folder / str(name) for name in names]
     except (OSError, LookupError, TypeError, *UNDECODABLE) as error:
-        raise DatasetError(f"{state}: not the state of a saved data set: {error!r}") from None
+        raise JsonlError(f"{state}: not the state of a saved data set: {error!r}") from None
     missing = [str(file) for file in files if file.parent != folder or not file.is_file()]
     if missing:
-        raise DatasetError(f"{state} names files that do not exist: {', '.join(missing)}")
+        raise JsonlError(f"{state} names files that do not exist: {', '.join(missing)}")
     return files

@@ -32,7 +32,7 @@ _OF_SEVERAL_LINES = {
 
 
 class JsonlError(GymqError, ValueError):
-    """A file cannot be read, or a line is invalid. The text names file and line."""
+    """A data set or file cannot be found or read, or a line is invalid. The text names file and line."""
 
 
 class LineSource(Protocol):

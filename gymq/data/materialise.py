@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from gymq.data.disk_index import RunningNumbers, TaskCounts
 from gymq.data.jsonl import JsonlError, LineSource, parse_object
-from gymq.data.prompt import PromptError, RowPrompt
+from gymq.data.prompt import RowPrompt
 from gymq.data.row_problems import RowProblems
 from gymq.data.rows import (
     AGENT_REF,
@@ -125,7 +125,7 @@ class Materialisation:
                 continue  # the data set has refused it
             try:
                 rows = self._rows_of_line(line, number)
-            except (RowError, JsonlError, PromptError, RecursionError) as error:
+            except (RowError, JsonlError, RecursionError) as error:
                 problem = "the row is nested too deeply" if isinstance(error, RecursionError) else str(error)
                 if refuse is not None:
                     refuse(number, problem)

@@ -11,14 +11,11 @@ import msgspec
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
-from gymq.errors import GymqError
+from gymq.data.rows import RowError
+from gymq.errors import UsageError
 
 _FIELD = re.compile(r"(?P<member>[^.\[\]]+)(?P<keys>(?:\[[^\[\]]+\])*)")
 _KEY = re.compile(r"\[([^\[\]]+)\]")
-
-
-class PromptError(GymqError, ValueError):
-    """A prompt template cannot be used, or does not fit a row."""
 
 
 class RowPrompt(BaseModel):
@@ -44,7 +41,7 @@ class RowPrompt(BaseModel):
         """Read a template from the text of a YAML file with `user` and, optionally, `system`.
 
         Raises:
-            PromptError: the text is not such a file.
+            UsageError: the text is not such a file.
         """
         try:
             return cls.model_validate(yaml.safe_load(text))
@@ -52,23 +49,23 @@ class RowPrompt(BaseModel):
             mark = getattr(error, "problem_mark", None)
             where = f"{source_name}:{mark.line + 1}" if mark else source_name
             reason = getattr(error, "problem", None) or "it cannot be parsed"
-            raise PromptError(f"{where}: the prompt template is not valid YAML: {reason}") from None
+            raise UsageError(f"{where}: the prompt template is not valid YAML: {reason}") from None
         except ValidationError as error:
             first = error.errors()[0]
             field = ".".join(str(part) for part in first["loc"]) or "the file"
-            raise PromptError(
+            raise UsageError(
                 f"{source_name}: the prompt template must be a mapping with the text `user` "
                 f"and optionally the text `system`; {field}: {first['msg']}"
             ) from None
         except (ValueError, LookupError, AttributeError, RecursionError) as error:  # such as of `!!int abc`
             problem = "a value of the prompt template is not what it looks like"
-            raise PromptError(f"{source_name}: {problem}: {error}") from None
+            raise UsageError(f"{source_name}: {problem}: {error}") from None
 
     def messages(self, row: Mapping[str, msgspec.Raw]) -> list[dict[str, str]]:
         """Return the messages of a row, system first.
 
         Raises:
-            PromptError: the row lacks a field that the template names, or the template cannot be filled in.
+            RowError: the row lacks a field that the template names, or the template cannot be filled in.
         """
         messages = [{"role": "system", "content": _fill(self.system, row)}] if self.system is not None else []
         return [*messages, {"role": "user", "content": _fill(self.user, row)}]
@@ -77,10 +74,10 @@ class RowPrompt(BaseModel):
 def _fill(template: str, row: Mapping[str, msgspec.Raw]) -> str:
     try:
         return _RowFormatter().vformat(template, (), row)
-    except PromptError:
+    except RowError:
         raise
     except (ValueError, TypeError, LookupError) as error:
-        raise PromptError(f"the prompt template cannot be filled from the row: {error}") from None
+        raise RowError(f"the prompt template cannot be filled from the row: {error}") from None
 
 
 class _RowFormatter(string.Formatter):
@@ -89,13 +86,13 @@ class _RowFormatter(string.Formatter):
     def get_field(self, field_name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, str]:
         parts = _FIELD.fullmatch(field_name)
         if parts is None:
-            raise PromptError(
+            raise RowError(
                 f"the prompt template has the field {{{field_name}}}; it must be a field of the row, "
                 "followed by [keys] for an object or an array"
             )
         field = parts["member"]
         if field not in kwargs:
-            raise PromptError(f"the prompt template names the field {field!r}, but the row only has {sorted(kwargs)}")
+            raise RowError(f"the prompt template names the field {field!r}, but the row only has {sorted(kwargs)}")
         value = msgspec.json.decode(kwargs[field])
         for key in _KEY.findall(parts["keys"]):
             value = _item(value, key, field_name)
@@ -107,4 +104,4 @@ def _item(value: Any, key: str, field_name: str) -> Any:
         return value[key]
     if isinstance(value, list) and key.isdecimal() and int(key) < len(value):
         return value[int(key)]
-    raise PromptError(f"the prompt template has the field {{{field_name}}}, but the row has nothing at [{key}]")
+    raise RowError(f"the prompt template has the field {{{field_name}}}, but the row has nothing at [{key}]")

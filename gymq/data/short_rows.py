@@ -38,8 +38,8 @@ def complete_params(
         remedy: the end of the message about a row without a prompt: how to name another field.
 
     Raises:
-        RowError: the row has no prompt, has one although it is to be made, or a field is of the wrong type.
-        PromptError: the template does not fit the row.
+        RowError: the row has no prompt, has one although it is to be made, or a field is of the wrong type, or the
+            template does not fit the row.
     """
     params = as_object(fields[PARAMS], PARAMS) if PARAMS in fields else {}
     made = _made_input(fields, params, template, prompt_field, remedy)

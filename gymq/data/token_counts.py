@@ -5,14 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from gymq.errors import GymqError
+from gymq.errors import UsageError
 
 _PIECE = re.compile(r" ?[^\W\d_]+|\d{1,3}|[^\w\s]|_|\s")
 LETTERS_PER_TOKEN = 7
-
-
-class TokenizerNotFound(GymqError, ValueError):
-    """A tokenizer cannot be loaded; one sentence with the reason."""
 
 
 def estimated_tokens(text: str) -> int:
@@ -30,16 +26,16 @@ def token_counter(tokenizer: str | None) -> Callable[[str], int]:
         tokenizer: a folder, or a name on the Hugging Face hub; None: `estimated_tokens`.
 
     Raises:
-        TokenizerNotFound: it cannot be loaded, or `transformers` is not installed.
+        UsageError: it cannot be loaded, or `transformers` is not installed.
     """
     if tokenizer is None:
         return estimated_tokens
     try:
         from transformers import AutoTokenizer
     except ImportError:
-        raise TokenizerNotFound('transformers is not installed: pip install "gymq[chat-template]"') from None
+        raise UsageError('transformers is not installed: pip install "gymq[chat-template]"') from None
     try:
         loaded = AutoTokenizer.from_pretrained(tokenizer)
     except (OSError, ValueError) as error:
-        raise TokenizerNotFound(f"the tokenizer {tokenizer} cannot be loaded: {' '.join(str(error).split())}") from None
+        raise UsageError(f"the tokenizer {tokenizer} cannot be loaded: {' '.join(str(error).split())}") from None
     return lambda text: len(loaded.encode(text, add_special_tokens=False))

@@ -21,8 +21,8 @@ from urllib.parse import quote
 import msgspec
 import yaml
 
-from gymq.data.datasets import FILES, HUB, SHARD, DatasetError
-from gymq.data.jsonl import atomic_write
+from gymq.data.datasets import FILES, HUB, SHARD
+from gymq.data.jsonl import JsonlError, atomic_write
 from gymq.data.run_files import file_digest
 
 CONVERTED = "refs/convert/parquet"
@@ -54,7 +54,7 @@ class HubName:
         """Read a name.
 
         Raises:
-            DatasetError: it is not of this form.
+            JsonlError: it is not of this form.
         """
         rest, colon, split = text.removeprefix(HUB).partition(":")
         rest, at, revision = rest.partition("@")
@@ -62,7 +62,7 @@ class HubName:
         named = [*parts, *([split] if colon else [])]
         is_right = len(parts) in (2, 3) and all(_PART.fullmatch(part) and ".." not in part for part in named)
         if not is_right or (at and (not _REVISION.fullmatch(revision) or ".." in revision)):
-            raise DatasetError(
+            raise JsonlError(
                 f"{text}: a data set of the Hub is named {HUB}OWNER/NAME[/CONFIGURATION][@REVISION][:SPLIT]"
             )
         return cls("/".join(parts[:2]), parts[2] if len(parts) == 3 else None, revision or None, split or None)
@@ -98,7 +98,7 @@ def fetch(text: str, token: str | None = None) -> list[Path]:
         token: of a user of the Hub; None: `HF_TOKEN`, or that of `hf auth login`.
 
     Raises:
-        DatasetError: the data set or split does not exist, the Hub cannot be reached, or a file is damaged.
+        JsonlError: the data set or split does not exist, the Hub cannot be reached, or a file is damaged.
     """
     name = HubName.parse(text)
     api = _Api(name, token)
@@ -115,7 +115,7 @@ def fetch_file(repository: str, path: str) -> Path:
     """Return one file of a data set by its path, in the cache; blocks.
 
     Raises:
-        DatasetError: the file does not exist, the Hub cannot be reached, or the file is damaged.
+        JsonlError: the file does not exist, the Hub cannot be reached, or the file is damaged.
     """
     name = HubName.parse(f"{HUB}{repository}")
     api = _Api(name, None)
@@ -124,7 +124,7 @@ def fetch_file(repository: str, path: str) -> Path:
         for file in files:
             if file.path == path:
                 return api.fetched(commit, file)
-    raise DatasetError(f"{name} has no file {path}")
+    raise JsonlError(f"{name} has no file {path}")
 
 
 class _Api:
@@ -134,7 +134,7 @@ class _Api:
         try:
             self.library: Any = importlib.import_module("huggingface_hub")
         except ImportError:
-            raise DatasetError(f'{name}: reading it needs a package: pip install "gymq[hub]"') from None
+            raise JsonlError(f'{name}: reading it needs a package: pip install "gymq[hub]"') from None
         self._name = name
         self._common = {"token": token, "library_name": "gymq"}
         self._endpoint = os.environ.get("HF_ENDPOINT") or None
@@ -200,7 +200,7 @@ class _Api:
         if actual != wanted:
             blob.unlink(missing_ok=True)
             path.unlink(missing_ok=True)
-            raise DatasetError(
+            raise JsonlError(
                 f"{self._name}: {file.path} arrived damaged: its checksum is {actual[:12]}…, the Hub's is "
                 f"{wanted[:12]}…; it is deleted, so the same command fetches it again"
             )
@@ -214,11 +214,11 @@ def choose(name: HubName, paths: Sequence[str], card: dict[str, Any]) -> list[st
     from names and folders, as on the Hub.
 
     Raises:
-        DatasetError: no file can be read, or the name is ambiguous.
+        JsonlError: no file can be read, or the name is ambiguous.
     """
     readable = sorted(path for path in paths if path.endswith(FILES))
     if not readable:
-        raise DatasetError(
+        raise JsonlError(
             f"{name} has no files of {', '.join(FILES)}; {HUB}{name.repository}@{CONVERTED} names the Parquet "
             "files that the Hub makes of public data sets"
         )
@@ -234,7 +234,7 @@ def _one(what: Literal["configuration", "split"], found: dict[str, Any], name: H
     wanted: str | None = getattr(name, what)
     if wanted is not None:
         if wanted not in found:
-            raise DatasetError(f"{name}: there is no {what} {wanted}; there are: {there}")
+            raise JsonlError(f"{name}: there is no {what} {wanted}; there are: {there}")
         return wanted
     if len(found) == 1:
         return next(iter(found))
@@ -242,7 +242,7 @@ def _one(what: Literal["configuration", "split"], found: dict[str, Any], name: H
         return "default"
     first = sorted(found)[0] if found else "..."
     example = replace(name, **{what: first})
-    raise DatasetError(f"{name} has several {what}s: {there}; name one, as in {example}")
+    raise JsonlError(f"{name} has several {what}s: {there}; name one, as in {example}")
 
 
 def _of_card(card: dict[str, Any], paths: Sequence[str]) -> dict[str, dict[str, list[str]]]:
@@ -342,10 +342,10 @@ def _sentences(name: HubName, library: Any) -> Iterator[None]:
     """Turn errors of the library into sentences."""
     try:
         yield
-    except DatasetError:
+    except JsonlError:
         raise
     except Exception as error:  # the library raises those of its HTTP client, too
-        raise DatasetError(f"{name}: {_sentence(error, library.errors)}") from None
+        raise JsonlError(f"{name}: {_sentence(error, library.errors)}") from None
 
 
 def _sentence(error: Exception, errors: Any) -> str:

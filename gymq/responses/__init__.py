@@ -2,7 +2,7 @@
 
 from gymq.responses.chat_completion import to_chat_completion
 from gymq.responses.chat_request import chat_messages_to_items, from_chat_request
-from gymq.responses.errors import InvalidReply, InvalidRequest, ResponsesError, Unsupported
+from gymq.responses.errors import InvalidReply, InvalidRequest, ResponsesError
 from gymq.responses.from_chat import chat_choice_to_items, chat_to_response, split_think_blocks
 from gymq.responses.items import (
     Item,
@@ -53,7 +53,6 @@ __all__ = [
     "Refusal",
     "Response",
     "ResponsesError",
-    "Unsupported",
     "Usage",
     "add_usage",
     "as_function",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from gymq.responses.errors import Unsupported
+from gymq.responses.errors import InvalidReply
 from gymq.responses.items import Item, incomplete_reason, is_message, reasoning_texts
 from gymq.responses.tokens import token_fields
 
@@ -20,7 +20,7 @@ def to_chat_completion(response: Mapping[str, Any]) -> dict[str, Any]:
     item that has them go into the message.
 
     Raises:
-        Unsupported: chat has no form for an item, such as the call of a hosted tool.
+        InvalidReply: chat has no form for an item, such as the call of a hosted tool.
     """
     message, has_calls = _message(response["output"])
     finish_reason = _FINISH_REASONS.get(incomplete_reason(response) or "", "tool_calls" if has_calls else "stop")
@@ -63,7 +63,7 @@ def _message(items: list[Item]) -> tuple[Item, bool]:
                 custom = {"name": item["name"], "input": item.get("input") or ""}
                 calls.append({"id": item["call_id"], "type": "custom", "custom": custom})
             case other:
-                raise Unsupported(f"output[{index}].type", f"items of type {other} cannot be converted to chat")
+                raise InvalidReply(f"output[{index}].type", f"items of type {other} cannot be converted to chat")
     message: Item = {
         "role": "assistant",
         "content": "".join(texts) or None,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
 from gymq.responses.custom_tools import CALL, TOOL
-from gymq.responses.errors import InvalidRequest, Unsupported, warn_of_dropped
+from gymq.responses.errors import InvalidRequest, warn_of_dropped
 from gymq.responses.items import Item, function_call_output, function_tool, reasoning_item
 from gymq.responses.to_chat_settings import SAME_NAME
 from gymq.responses.tokens import token_fields
@@ -38,11 +38,10 @@ def from_chat_request(request: Mapping[str, Any]) -> dict[str, Any]:
     is dropped too: workers answer with the whole reply, which `to_chat_completion` converts to chat.
 
     Raises:
-        InvalidRequest: `messages`, a message, part or tool does not fit.
-        Unsupported: it fits, but a Responses request has no form for it.
+        InvalidRequest: `messages`, a message, part or tool does not fit, or a Responses request has no form for it.
     """
     if request.get("n") not in (None, 1):
-        raise Unsupported("n", "one request gives one response; send several requests")
+        raise InvalidRequest("n", "one request gives one response; send several requests")
     params: dict[str, Any] = {"input": chat_messages_to_items(_a_list(request.get("messages"), "messages"))}
     for name in SAME_NAME:
         if request.get(name) is not None:
@@ -85,14 +84,14 @@ def chat_messages_to_items(messages: Sequence[Any]) -> list[Item]:
     of them.
 
     Raises:
-        InvalidRequest, Unsupported: see `from_chat_request`.
+        InvalidRequest: see `from_chat_request`.
     """
     items: list[Item] = []
     custom_ids: set[str] = set()
     for index, message in enumerate(messages):
         try:
             new = _items(_an_object(message, ""), custom_ids)
-        except (InvalidRequest, Unsupported) as error:
+        except InvalidRequest as error:
             raise error.within(f"messages[{index}]") from None
         custom_ids |= {item["call_id"] for item in new if item["type"] == CALL}
         items += new
@@ -163,7 +162,7 @@ def _content(content: object, converters: Mapping[str, _Convert]) -> str | list[
         part = _an_object(value, path)
         convert = converters.get(str(part.get("type")))
         if convert is None:
-            raise Unsupported(f"{path}.type", f"parts of type {part.get('type')} cannot be converted here")
+            raise InvalidRequest(f"{path}.type", f"parts of type {part.get('type')} cannot be converted here")
         parts.append(convert(part, path))
     return parts
 
@@ -201,7 +200,7 @@ def _tool(tool: object, path: str) -> Item:
     if tool.get("type") == TOOL:
         return _custom_tool(_an_object(tool.get("custom"), f"{path}.custom"), f"{path}.custom")
     if tool.get("type") != "function":
-        raise Unsupported(f"{path}.type", "only function and custom tools can be converted")
+        raise InvalidRequest(f"{path}.type", "only function and custom tools can be converted")
     function = _an_object(tool.get("function"), f"{path}.function")
     return function_tool(
         function.get("name"),
@@ -234,14 +233,16 @@ def _tool_choice(choice: object) -> object:
             tools = _a_list(allowed.get("tools"), f"{path}.tools")
             named = [_named_tool(_an_object(tool, path), f"{path}.tools[{index}]") for index, tool in enumerate(tools)]
             return {"type": "allowed_tools", "mode": allowed.get("mode") or "auto", "tools": named}
-    raise Unsupported("tool_choice", "only auto, none, required, allowed_tools and a choice of tool can be converted")
+    raise InvalidRequest(
+        "tool_choice", "only auto, none, required, allowed_tools and a choice of tool can be converted"
+    )
 
 
 def _named_tool(choice: Mapping[str, Any], path: str) -> Item:
     """Return `{type, name}`, where chat has the name in an object that is named after the type."""
     kind = choice.get("type")
     if kind not in ("function", TOOL):
-        raise Unsupported(f"{path}.type", "only function and custom tools can be chosen")
+        raise InvalidRequest(f"{path}.type", "only function and custom tools can be chosen")
     return {"type": kind, "name": _an_object(choice.get(kind), f"{path}.{kind}").get("name")}
 
 

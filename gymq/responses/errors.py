@@ -39,15 +39,11 @@ class ResponsesError(GymqError, ValueError):
 
 
 class InvalidRequest(ResponsesError):
-    """The caller's request does not fit the schema. Nothing was sent."""
-
-
-class Unsupported(ResponsesError):
-    """The request is valid, but the other dialect cannot express it."""
+    """The caller's request does not fit the schema, or has no form in another dialect. Nothing was sent."""
 
 
 class InvalidReply(ResponsesError):
-    """A model's reply does not fit the schema. The caller did nothing wrong."""
+    """A model's reply does not fit the schema, or has no form in another dialect. The caller did nothing wrong."""
 
 
 def checked(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gymq.protocol.tokens import SAMPLING_FIELD, TOKEN_FIELDS, VERSIONS_FIELD
-from gymq.responses.errors import Unsupported
+from gymq.responses.errors import InvalidReply
 from gymq.responses.types import FunctionCall, FunctionCallOutput
 
 Item = dict[str, Any]
@@ -126,13 +126,13 @@ def converted_output(response: Mapping[str, Any], convert: Callable[[Item], Iter
     """Return the items of a response converted to another dialect.
 
     Raises:
-        Unsupported: that dialect has no form for an item; the path names the item.
+        InvalidReply: that dialect has no form for an item; the path names the item.
     """
     converted: list[Item] = []
     for index, item in enumerate(response["output"]):
         try:
             converted += convert(item)
-        except Unsupported as error:
+        except InvalidReply as error:
             raise error.within(f"output[{index}]") from None
     return converted
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from gymq.responses.arguments import sent_arguments
 from gymq.responses.custom_tools import CALL, call_as_function_call
-from gymq.responses.errors import MAX_NAME, InvalidRequest, Unsupported, warn_once
+from gymq.responses.errors import MAX_NAME, InvalidRequest, warn_once
 from gymq.responses.items import Item, function_call, function_call_output, reasoning_texts
 from gymq.responses.to_chat_settings import chat_settings
 from gymq.responses.tokens import token_fields
@@ -29,8 +29,8 @@ def responses_to_chat(params: Mapping[str, Any], *, token_ids: bool = False, str
         strict: whether tools keep `strict: true`; vLLM would show it to the policy.
 
     Raises:
-        Unsupported: chat has no form for an item or part of the request.
-        InvalidRequest: a part of an item that chat needs is null or empty, or as from `chat_settings`.
+        InvalidRequest: chat has no form for an item or part of the request, a part that chat needs is null or empty, or
+            as from `chat_settings`.
     """
     messages = _messages(params["input"], token_ids=token_ids)
     if params.get("instructions"):
@@ -92,7 +92,7 @@ def _messages(items: str | Iterable[Item], *, token_ids: bool) -> list[dict[str,
                 turn = turn or _AssistantTurn(token_ids=token_ids)
                 turn.add(item)
                 continue
-        except (InvalidRequest, Unsupported) as error:
+        except InvalidRequest as error:
             raise error.within(f"input[{index}]") from None
         if turn is not None:
             messages.append(turn.message())
@@ -156,10 +156,12 @@ def _content(content: str | list[Item], types: tuple[str, ...], path: str) -> st
     parts = []
     for index, part in enumerate(content):
         if part["type"] not in types:
-            raise Unsupported(f"{path}[{index}].type", f"parts of type {part['type']} cannot be converted to chat here")
+            raise InvalidRequest(
+                f"{path}[{index}].type", f"parts of type {part['type']} cannot be converted to chat here"
+            )
         try:
             parts.append(_PARTS[part["type"]](part))
-        except (InvalidRequest, Unsupported) as error:
+        except InvalidRequest as error:
             raise error.within(f"{path}[{index}]") from None
     return parts
 
@@ -171,7 +173,7 @@ def _text_part(part: Item) -> dict[str, Any]:
 def _image_part(part: Item) -> dict[str, Any]:
     url = part.get("image_url")
     if not url and part.get("file_id"):
-        raise Unsupported("file_id", "an uploaded file cannot be converted to chat; send the image in image_url")
+        raise InvalidRequest("file_id", "an uploaded file cannot be converted to chat; send the image in image_url")
     if not url:
         raise InvalidRequest("image_url", "an image needs a URL or data URI")
     return {"type": "image_url", "image_url": {"url": url, "detail": part.get("detail") or "auto"}}
@@ -195,7 +197,7 @@ def _assistant_text(content: str | list[Item] | None) -> str:
             texts.append(part["text"])
         elif part["type"] != "refusal":
             reason = f"parts of type {part['type']} cannot be converted to chat in an assistant message"
-            raise Unsupported(f"content[{index}].type", reason)
+            raise InvalidRequest(f"content[{index}].type", reason)
     return "".join(texts)
 
 
@@ -220,7 +222,7 @@ def _folded_text(content: str | list[dict[str, Any]], index: int) -> str:
     if isinstance(content, str):
         return content
     if any(part["type"] != "text" for part in content):
-        raise Unsupported(
+        raise InvalidRequest(
             f"input[{index}].content", "only text can be folded into the system message of `instructions`"
         )
     return "".join(part["text"] for part in content)

@@ -33,8 +33,7 @@ def read_rows(path: str | Path) -> list[Row]:
         path: as `gymq collect --rows` takes it: a file of any format, a folder or a name of the Hub.
 
     Raises:
-        JsonlError: the data set cannot be read; the message names file and row.
-        DatasetError: the Hub cannot be reached.
+        JsonlError: the data set cannot be read, or the Hub cannot be reached; the message names file and row.
     """
     data = Dataset(Path(path))
     rows = []

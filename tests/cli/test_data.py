@@ -7,8 +7,8 @@ import pytest
 
 from gymq.cli import make_app
 from gymq.cli.actions.data import makers
-from gymq.data.datasets import DatasetError
-from gymq.data.token_counts import TokenizerNotFound, estimated_tokens, token_counter
+from gymq.data.jsonl import JsonlError
+from gymq.data.token_counts import estimated_tokens, token_counter
 from gymq.errors import UsageError
 from gymq.execution.loading.registry import find_class
 
@@ -66,7 +66,7 @@ def test_rows_are_shown_where_a_collection_finds_them(maker, tmp_path, capsys):
     assert "3 rows in" in capsys.readouterr().out
     run("workers/resources/mcqa/data/example.jsonl", command="show")
     assert "5 rows in" in capsys.readouterr().out
-    with pytest.raises(DatasetError, match=r"input file nowhere\.jsonl not found"):
+    with pytest.raises(JsonlError, match=r"input file nowhere\.jsonl not found"):
         run("nowhere.jsonl", command="show")
 
 
@@ -99,5 +99,5 @@ def test_the_estimate(text, tokens):
 
 
 def test_a_tokenizer_that_cannot_be_loaded_is_named():
-    with pytest.raises(TokenizerNotFound):
+    with pytest.raises(UsageError):
         token_counter("/nowhere/at/all")

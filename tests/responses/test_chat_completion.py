@@ -6,7 +6,7 @@ import pytest
 from openai.types.chat import ChatCompletion
 
 from gymq.responses import (
-    Unsupported,
+    InvalidReply,
     chat_choice_to_items,
     chat_messages_to_items,
     responses_to_chat,
@@ -133,7 +133,7 @@ def test_the_call_of_a_custom_tool_comes_back_as_one() -> None:
 
 
 def test_the_call_of_a_hosted_tool_cannot_be_said() -> None:
-    with pytest.raises(Unsupported) as caught:
+    with pytest.raises(InvalidReply) as caught:
         completion(assistant("a"), {"type": "web_search_call", "id": "w"})
 
     assert caught.value.path == "output[1].type"

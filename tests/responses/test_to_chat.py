@@ -9,7 +9,7 @@ from openai.types.chat import ChatCompletionMessageParam
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 from pydantic import TypeAdapter
 
-from gymq.responses import InvalidRequest, Unsupported, errors, responses_to_chat, validate_params
+from gymq.responses import InvalidRequest, errors, responses_to_chat, validate_params
 from gymq.responses.arguments import UNPARSED_ARGUMENTS
 
 from .builders import assistant, call, output, reasoning, tokens, tool, user
@@ -124,7 +124,7 @@ def test_chat_shaped_history_is_understood() -> None:
     ],
 )
 def test_what_chat_cannot_say_is_unsupported(item: dict[str, Any], path: str) -> None:
-    with pytest.raises(Unsupported) as caught:
+    with pytest.raises(InvalidRequest) as caught:
         messages(user("a"), item)
 
     assert caught.value.path == path
@@ -316,7 +316,7 @@ def test_a_system_message_after_an_assistant_turn_is_not_folded() -> None:
 def test_an_image_cannot_be_folded_into_instructions() -> None:
     picture = {"role": "system", "content": [{"type": "input_image", "image_url": "u"}]}
 
-    with pytest.raises(Unsupported) as caught:
+    with pytest.raises(InvalidRequest) as caught:
         messages({"role": "system", "content": "a"}, picture, instructions="Base.")
 
     assert caught.value.path == "input[1].content"

@@ -4,7 +4,9 @@ from typing import Any
 import pytest
 
 from gymq.data.jsonl import parse_object
-from gymq.data.prompt import PromptError, RowPrompt
+from gymq.data.prompt import RowPrompt
+from gymq.data.rows import RowError
+from gymq.errors import UsageError
 
 
 def filled(template: str, **row: Any) -> str:
@@ -52,7 +54,7 @@ def test_fields_are_filled_as_python_formats_them(template: str, row: dict[str, 
     ],
 )
 def test_a_field_that_cannot_be_filled_is_refused(template: str, row: dict[str, Any], reason: str) -> None:
-    with pytest.raises(PromptError, match=reason):
+    with pytest.raises(RowError, match=reason):
         filled(template, **row)
 
 
@@ -71,6 +73,6 @@ def test_a_field_that_cannot_be_filled_is_refused(template: str, row: dict[str, 
     ],
 )
 def test_a_file_that_is_no_template_is_refused(text: str, reason: str) -> None:
-    with pytest.raises(PromptError, match=reason) as refusal:
+    with pytest.raises(UsageError, match=reason) as refusal:
         RowPrompt.from_yaml(text, "p.yaml")
     assert str(refusal.value).startswith("p.yaml")

@@ -19,7 +19,6 @@ from gymq.config.benchmarks import find_benchmark
 from gymq.config.dataset_blocks import BENCHMARK, DatasetBlock, dataset_blocks, find_block
 from gymq.data.datasets import HUB, READABLE, Dataset
 from gymq.data.jsonl import JsonlError, atomic_write, numbered_lines, parse_object
-from gymq.data.prompt import PromptError
 from gymq.data.rows import AGENT_REF, RowError
 from gymq.data.short_rows import complete_params
 from gymq.data.token_counts import token_counter
@@ -113,7 +112,7 @@ def collate(blocks: Sequence[DatasetBlock], output: Path) -> None:
                     fields = _fields(line, where)
                     try:
                         complete_params(fields, prompt)
-                    except (PromptError, RowError) as error:
+                    except RowError as error:
                         raise RowError(f"{where}: {error}") from None
                     row = msgspec.json.encode({**fields, AGENT_REF: {"name": block.agent}})
                     file.write((row + b"\n") * block.num_repeats)

@@ -27,7 +27,7 @@ from gymq.config.errors import ConfigError, UnknownInstances
 from gymq.config.overrides import Override, from_option
 from gymq.config.sources import INITIAL, origin
 from gymq.config.unknown import check_keys
-from gymq.data.prompt import PromptError, RowPrompt
+from gymq.data.prompt import RowPrompt
 from gymq.errors import UsageError, did_you_mean
 from gymq.execution.loading.registry import WorkerNotFound, find_class
 from gymq.execution.loading.worker_options import implied_overrides, model_options, published_rules
@@ -272,5 +272,5 @@ def read_prompt(file: Path) -> RowPrompt:
         return RowPrompt.from_yaml(file.read_text("utf-8"), str(file))
     except UnicodeDecodeError as error:
         raise UsageError(f"{file}: not UTF-8 text: {error.reason} at byte {error.start}") from None
-    except (OSError, PromptError) as error:
+    except OSError as error:
         raise UsageError(str(error)) from None

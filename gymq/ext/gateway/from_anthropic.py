@@ -11,7 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from gymq.responses.arguments import arguments_text
-from gymq.responses.errors import InvalidRequest, Unsupported, checked, warn_of_dropped
+from gymq.responses.errors import InvalidRequest, checked, warn_of_dropped
 from gymq.responses.items import Item, function_call, function_call_output, function_tool, reasoning_item
 
 
@@ -125,8 +125,7 @@ def from_anthropic_request(body: object) -> dict[str, Any]:
     budget of `thinking` are dropped, `stop_sequences` and `top_k` with a warning; `mcp_servers` are refused.
 
     Raises:
-        InvalidRequest: a field is missing or does not fit.
-        Unsupported: it fits, but a Responses request has no form for it.
+        InvalidRequest: a field is missing or does not fit, or a Responses request has no form for it.
     """
     try:
         request = checked(body, _Request)
@@ -158,7 +157,7 @@ def _check_supported(request: _Request) -> None:
     if request.max_tokens < 1:
         raise InvalidRequest("max_tokens", f"expected 1 or more, got {request.max_tokens}")
     if request.mcp_servers:
-        raise Unsupported("mcp_servers", "gymq does not call MCP servers of a request")
+        raise InvalidRequest("mcp_servers", "gymq does not call MCP servers of a request")
     warn_of_dropped({"stop_sequences": request.stop_sequences, "top_k": request.top_k}, "the Responses API")
 
 
@@ -169,7 +168,7 @@ def _items(messages: Sequence[_Message]) -> list[Item]:
     for index, message in enumerate(messages):
         try:
             items += _message_items(message)
-        except (InvalidRequest, Unsupported) as error:
+        except InvalidRequest as error:
             raise error.within(f"messages[{index}]") from None
     return items
 
@@ -252,7 +251,7 @@ def _joined(system: str | list[_Text]) -> str:
 
 def _tool(tool: _Tool, path: str) -> Item:
     if tool.type not in (None, "custom"):
-        raise Unsupported(f"{path}.type", f"{tool.type} is a server tool; only tools with a schema can be used")
+        raise InvalidRequest(f"{path}.type", f"{tool.type} is a server tool; only tools with a schema can be used")
     if tool.input_schema is None:
         raise InvalidRequest(f"{path}.input_schema", "missing; a tool needs the JSON schema of its input")
     return function_tool(tool.name, tool.input_schema, strict=tool.strict, description=tool.description)

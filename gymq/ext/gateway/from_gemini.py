@@ -12,7 +12,7 @@ from typing import Any, Literal
 import msgspec
 
 from gymq.responses.arguments import arguments_text
-from gymq.responses.errors import InvalidRequest, Unsupported, checked, warn_of_dropped, warn_once
+from gymq.responses.errors import InvalidRequest, checked, warn_of_dropped, warn_once
 from gymq.responses.items import Item, function_call, function_call_output, function_tool, reasoning_item
 
 # Fields whose values belong to the caller, so their keys are not renamed.
@@ -116,12 +116,11 @@ def from_gemini_request(body: object) -> dict[str, Any]:
         body: the request's body; its `model` is that of the path.
 
     Raises:
-        InvalidRequest: a field is missing or does not fit.
-        Unsupported: it fits, but a Responses request has no form for it.
+        InvalidRequest: a field is missing or does not fit, or a Responses request has no form for it.
     """
     request = checked(_camel(body), _Request)
     if request.cached_content is not None:
-        raise Unsupported("cachedContent", "contents are not cached here; send them")
+        raise InvalidRequest("cachedContent", "contents are not cached here; send them")
     contents = request.contents if isinstance(request.contents, list) else [request.contents]
     params: dict[str, Any] = {"input": _items(contents)}
     if request.model is not None:
@@ -162,7 +161,7 @@ def _items(contents: Sequence[_Content]) -> list[Item]:
         for position, part in enumerate(content.parts):
             try:
                 items += _part_items(content.role, part, f"call_{index}_{position}", unanswered)
-            except (InvalidRequest, Unsupported) as error:
+            except InvalidRequest as error:
                 raise error.within(f"contents[{index}].parts[{position}]") from None
     return list(_joined(items))
 
@@ -181,13 +180,13 @@ def _part_items(role: str, part: _Part, own_id: str, unanswered: list[tuple[str,
     elif part.function_response is not None:
         answered = part.function_response
         if answered.parts:
-            raise Unsupported("functionResponse.parts", "only `response` of a function can be read")
+            raise InvalidRequest("functionResponse.parts", "only `response` of a function can be read")
         yield {**function_call_output(_id_of(answered, unanswered), _output(answered.response))}
     elif part.thought:
         yield reasoning_item([part.text] if part.text else [], part.thought_signature or "")
     elif role == "model":
         if part.text is None:
-            raise Unsupported("", "a part of the model must be a text, a thought or a function call")
+            raise InvalidRequest("", "a part of the model must be a text, a thought or a function call")
         yield {"type": "message", "role": "assistant", "content": part.text}
     else:
         yield {"type": "message", "role": "user", "content": [_said(part)]}
@@ -209,7 +208,7 @@ def _said(part: _Part) -> Item:
         return _media(part.inline_data.mime_type, f"data:{part.inline_data.mime_type};base64,{part.inline_data.data}")
     if part.file_data is not None:
         return _media(part.file_data.mime_type or "", part.file_data.file_uri)
-    raise Unsupported("", "a part must be a text, inlineData, fileData, a functionCall or a functionResponse")
+    raise InvalidRequest("", "a part must be a text, inlineData, fileData, a functionCall or a functionResponse")
 
 
 def _media(mime_type: str, address: str) -> Item:
@@ -289,7 +288,7 @@ def _tool_choice(calling: _Calling) -> str | dict[str, str]:
 
 def _generation(config: _Generation) -> dict[str, Any]:
     if config.candidate_count not in (None, 1):
-        raise Unsupported("generationConfig.candidateCount", "only 1 candidate can be asked for")
+        raise InvalidRequest("generationConfig.candidateCount", "only 1 candidate can be asked for")
     dropped = {"generationConfig.stopSequences": config.stop_sequences, "generationConfig.topK": config.top_k}
     warn_of_dropped(dropped, "the Responses API")
     names = ("temperature", "top_p", "max_output_tokens")

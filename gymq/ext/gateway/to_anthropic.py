@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gymq.responses.arguments import arguments_object
-from gymq.responses.errors import Unsupported
+from gymq.responses.errors import InvalidReply
 from gymq.responses.items import (
     Item,
     converted_output,
@@ -34,7 +34,7 @@ def to_anthropic_message(response: Mapping[str, Any], model: str) -> dict[str, A
         model: the name that the caller knows the model by.
 
     Raises:
-        Unsupported: this dialect has no form for an item, such as the call of a hosted tool.
+        InvalidReply: this dialect has no form for an item, such as the call of a hosted tool.
     """
     return {
         "id": f"msg_{response['id'].removeprefix('resp_')}",
@@ -63,7 +63,7 @@ def _blocks(item: Item) -> Iterator[Item]:
                 "input": arguments_object(item.get("arguments")),
             }
         case other:
-            raise Unsupported("type", f"items of type {other} cannot be converted to an Anthropic message")
+            raise InvalidReply("type", f"items of type {other} cannot be converted to an Anthropic message")
 
 
 def _thinking(item: Item) -> Iterator[Item]:

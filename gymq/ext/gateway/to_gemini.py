@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gymq.responses.arguments import arguments_object
-from gymq.responses.errors import Unsupported
+from gymq.responses.errors import InvalidReply
 from gymq.responses.items import (
     Item,
     converted_output,
@@ -33,7 +33,7 @@ def to_gemini_answer(response: Mapping[str, Any], model: str) -> dict[str, Any]:
         model: the name that the caller knows the model by.
 
     Raises:
-        Unsupported: this dialect has no form for an item, such as the call of a hosted tool.
+        InvalidReply: this dialect has no form for an item, such as the call of a hosted tool.
     """
     candidate = {
         "index": 0,
@@ -59,7 +59,7 @@ def _parts(item: Item) -> Iterator[Item]:
             call = {"id": item["call_id"], "name": item["name"], "args": arguments_object(item.get("arguments"))}
             yield {"functionCall": call}
         case other:
-            raise Unsupported("type", f"items of type {other} cannot be converted to a part of Gemini's")
+            raise InvalidReply("type", f"items of type {other} cannot be converted to a part of Gemini's")
 
 
 def _thoughts(item: Item) -> Iterator[Item]:

@@ -9,9 +9,9 @@ from functools import cached_property
 
 from gymq.authoring import Worker
 from gymq.config import Config, fingerprint, record_instances
-from gymq.data.datasets import Dataset, DatasetError
+from gymq.data.datasets import Dataset
 from gymq.data.disk_index import EarlierRows
-from gymq.data.jsonl import JsonlFile
+from gymq.data.jsonl import JsonlError, JsonlFile
 from gymq.data.materialise import MaterialiseOptions
 from gymq.data.rows import digest_without_task
 from gymq.data.run_changes import Change, changed_fields, changed_options
@@ -67,7 +67,7 @@ class RunPlan:
         """The rows to roll out, found once: of the Hub, that asks it and compares checksums.
 
         Raises:
-            DatasetError: as `Dataset`.
+            JsonlError: as `Dataset`.
         """
         return Dataset(self.options.input, of_a_list=self.options.rows_of_a_list)
 
@@ -125,7 +125,7 @@ class RunPlan:
                 raise UsageError(f"{str(path)!a}: the name of the file is not UTF-8, so it cannot be kept with the run")
         try:
             read = [file.resolve() for file in self.dataset.files]
-        except DatasetError as error:
+        except JsonlError as error:
             raise UsageError(str(error)) from None
         if options.output.resolve() in read:
             raise UsageError(f"input and output are the same file: {options.output}")

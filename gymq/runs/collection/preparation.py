@@ -40,7 +40,7 @@ async def prepare(block: DatasetBlock, *, with_network: bool = False, again: boo
         The file of the rows.
 
     Raises:
-        UsageError, ConfigError, DatasetError: the message says why they cannot be made.
+        UsageError, ConfigError, JsonlError: the message says why they cannot be made.
     """
     target = block.rows()
     if target.is_file() and not again:

@@ -7,9 +7,10 @@ from pydantic import ValidationError
 
 from gymq.data.jsonl import JsonlError, JsonlText
 from gymq.data.materialise import Materialisation, MaterialiseOptions
-from gymq.data.prompt import PromptError, RowPrompt
+from gymq.data.prompt import RowPrompt
 from gymq.data.resume import Resume
 from gymq.data.rows import RowError
+from gymq.errors import UsageError
 
 from ..refused import Refused
 
@@ -18,7 +19,7 @@ async def run(case_input: dict[str, Any]) -> dict[str, Any]:
     operations = {"preprocess": _preprocess, "resume": _resume}
     try:
         return operations[case_input["op"]](case_input)
-    except (JsonlError, PromptError, RowError, ValidationError) as error:
+    except (JsonlError, UsageError, RowError, ValidationError) as error:
         raise Refused(str(error)) from None
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from gymq.ext.gateway.from_gemini import from_gemini_request
 from gymq.ext.gateway.to_gemini import to_gemini_answer
-from gymq.responses import InvalidRequest, Unsupported, validate_params
+from gymq.responses import InvalidRequest, validate_params
 from gymq.testing import function_call, reply
 
 
@@ -144,7 +144,7 @@ def test_settings_that_the_responses_api_lacks_are_dropped_with_a_warning(
     ],
 )
 def test_what_would_change_the_answer_is_refused(fields: dict[str, Any], path: str) -> None:
-    with pytest.raises(Unsupported, match=path):
+    with pytest.raises(InvalidRequest, match=path):
         converted(HI, **fields)
 
 

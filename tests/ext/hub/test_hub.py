@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from gymq.data.datasets import Dataset, DatasetError
+from gymq.data.datasets import Dataset
+from gymq.data.jsonl import JsonlError
 from gymq.ext.hub import CONVERTED, HubName, choose, fetch, fetch_file
 from tests.support.compatibility import record
 
@@ -70,10 +71,10 @@ def test_the_files_of_a_split_are_fetched_once(hub: Hub) -> None:
 def test_of_several_splits_one_has_to_be_named(hub: Hub) -> None:
     hub.add("org/sums", SPLITS)
     with pytest.raises(
-        DatasetError, match=r"hf:org/sums has several splits: test, train; name one, as in hf:org/sums:test$"
+        JsonlError, match=r"hf:org/sums has several splits: test, train; name one, as in hf:org/sums:test$"
     ):
         Dataset(Path("hf:org/sums"))
-    with pytest.raises(DatasetError, match=r"there is no split dev; there are: test, train"):
+    with pytest.raises(JsonlError, match=r"there is no split dev; there are: test, train"):
         Dataset(Path("hf:org/sums:dev"))
 
 
@@ -97,7 +98,7 @@ configs:
     assert read("hf:org/sums/hard:train") == [{"n": "hard/a.jsonl"}, {"n": "hard/b.jsonl"}]
     assert read("hf:org/sums/hard:test") == [{"n": "hard/t-1.jsonl"}]
     assert read("hf:org/sums/easy") == [{"n": "easy/one.jsonl"}]
-    with pytest.raises(DatasetError, match="several configurations: easy, hard; name one, as in hf:org/sums/easy"):
+    with pytest.raises(JsonlError, match="several configurations: easy, hard; name one, as in hf:org/sums/easy"):
         Dataset(Path("hf:org/sums"))
 
 
@@ -107,7 +108,7 @@ def test_a_revision_stays_what_it_is_when_the_data_set_changes(hub: Hub) -> None
     repository.push({"train.jsonl": lines(ROWS[1:3])})
     assert read("hf:org/sums") == ROWS[1:3]
     assert read(f"hf:org/sums@{old}") == ROWS[:1]
-    with pytest.raises(DatasetError, match=r"hf:org/sums@v9: the data set has no such revision"):
+    with pytest.raises(JsonlError, match=r"hf:org/sums@v9: the data set has no such revision"):
         Dataset(Path("hf:org/sums@v9"))
 
 
@@ -137,7 +138,7 @@ def test_a_file_that_arrives_damaged_is_refused_and_fetched_again(
     hub.add("org/sums", {name: content})
     monkeypatch.setattr("tests.ext.hub.hub_server.LARGE", (".parquet", ".jsonl"))
     hub.damages = True
-    with pytest.raises(DatasetError, match=rf"{name} arrived damaged: its checksum is .*; it is deleted"):
+    with pytest.raises(JsonlError, match=rf"{name} arrived damaged: its checksum is .*; it is deleted"):
         read("hf:org/sums")
     hub.damages = False
     assert read("hf:org/sums") == ROWS
@@ -148,7 +149,7 @@ def test_the_checksum_of_a_small_file_is_that_of_git(hub: Hub, monkeypatch: pyte
     assert read("hf:org/sums") == ROWS[:3]
     monkeypatch.setattr("tests.ext.hub.hub_server.git_sha1", lambda content: "0" * 40)
     hub.add("org/other", {"train.jsonl": lines(ROWS[:4])})
-    with pytest.raises(DatasetError, match="arrived damaged"):
+    with pytest.raises(JsonlError, match="arrived damaged"):
         read("hf:org/other")
 
 
@@ -157,29 +158,29 @@ def test_a_hub_that_is_down_costs_a_sentence_or_nothing(hub: Hub) -> None:
     assert read("hf:org/sums") == ROWS[:3]
     hub.is_down = True
     assert read("hf:org/sums") == ROWS[:3]  # as it was
-    with pytest.raises(DatasetError, match=r"^hf:org/sums:test: there is no split test; there are: train$"):
+    with pytest.raises(JsonlError, match=r"^hf:org/sums:test: there is no split test; there are: train$"):
         read("hf:org/sums:test")
-    with pytest.raises(DatasetError, match=r"^hf:org/never: the Hub cannot be reached, and it was not fetched before"):
+    with pytest.raises(JsonlError, match=r"^hf:org/never: the Hub cannot be reached, and it was not fetched before"):
         read("hf:org/never")
 
 
 def test_a_gated_data_set_needs_a_token(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     hub.add("org/secret", {"train.jsonl": lines(ROWS[:3])}, is_gated=True)
-    with pytest.raises(DatasetError, match="only to users who accepted its terms: accept them there, and set HF_TOKEN"):
+    with pytest.raises(JsonlError, match="only to users who accepted its terms: accept them there, and set HF_TOKEN"):
         read("hf:org/secret")
     monkeypatch.setenv("HF_TOKEN", hub.token)
     assert read("hf:org/secret") == ROWS[:3]
 
 
 def test_a_data_set_that_is_not_there_is_named(hub: Hub) -> None:
-    with pytest.raises(DatasetError, match=r"^hf:org/none: the Hub has no such data set, or it is private"):
+    with pytest.raises(JsonlError, match=r"^hf:org/none: the Hub has no such data set, or it is private"):
         read("hf:org/none")
 
 
 def test_one_file_is_fetched_by_its_path(hub: Hub) -> None:
     hub.add("org/sums", {"a/rows.jsonl": lines(ROWS[:2]), "b.txt": b"x"})
     assert fetch_file("org/sums", "b.txt").read_bytes() == b"x"
-    with pytest.raises(DatasetError, match=r"hf:org/sums has no file c\.txt"):
+    with pytest.raises(JsonlError, match=r"hf:org/sums has no file c\.txt"):
         fetch_file("org/sums", "c.txt")
 
 
@@ -188,7 +189,7 @@ def test_one_file_is_fetched_by_its_path(hub: Hub) -> None:
     ["hf:sums", "hf:../x", "hf:a/b/c/d", "hf:a/..", "hf:a/b@../../x", "hf:a/b:", "hf:a/b@", "hf:a/b:x/y", "hf:a b/c"],
 )
 def test_a_name_of_another_form_is_refused(text: str) -> None:
-    with pytest.raises(DatasetError, match=r"is named hf:OWNER/NAME\[/CONFIGURATION\]\[@REVISION\]\[:SPLIT\]"):
+    with pytest.raises(JsonlError, match=r"is named hf:OWNER/NAME\[/CONFIGURATION\]\[@REVISION\]\[:SPLIT\]"):
         HubName.parse(text)
 
 
@@ -216,7 +217,7 @@ def test_a_configuration_may_be_a_folder() -> None:
     card = {"configs": [{"config_name": "usual", "data_dir": "main"}, {"config_name": "hard", "data_dir": "hard/"}]}
     assert choose(HubName.parse("hf:a/b/usual:train"), paths, card) == ["main/train.jsonl"]
     assert choose(HubName.parse("hf:a/b/hard"), paths, card) == ["hard/train.jsonl"]
-    with pytest.raises(DatasetError, match="has several configurations: hard, usual"):
+    with pytest.raises(JsonlError, match="has several configurations: hard, usual"):
         choose(HubName.parse("hf:a/b:train"), paths, card)
 
 
@@ -234,5 +235,5 @@ def test_a_missing_package_names_its_extra(monkeypatch: pytest.MonkeyPatch) -> N
     import sys
 
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(DatasetError, match=r'hf:a/b: reading it needs a package: pip install "gymq\[hub\]"'):
+    with pytest.raises(JsonlError, match=r'hf:a/b: reading it needs a package: pip install "gymq\[hub\]"'):
         fetch("hf:a/b")
