@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Protocol
 
-from gymq.trainer.groups import Group, OnFailedGroup, Row, TrainerError
+from gymq.trainer.groups import Group, Row, TrainerError
+from gymq.trainer.rollout_options import OnFailedGroup
 
 OnStale = Literal["train", "mask", "discard"]
 

@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from gymq.data.rows import TASK_INDEX
 from gymq.processes.background import end_task
 from gymq.trainer.batch import Batch
-from gymq.trainer.groups import Row
+from gymq.trainer.batch_options import BatchOptions
 
 
 class Evaluations:
     """The evaluations of a training."""
 
-    def __init__(
-        self, run_rollouts: Callable[..., Batch], rows: Sequence[Row], *, num_samples: int, every: int
-    ) -> None:
+    def __init__(self, run_rollouts: Callable[..., Batch], options: BatchOptions, every: int) -> None:
         """Prepare them.
 
         Args:
@@ -25,8 +23,8 @@ class Evaluations:
             every: batches from one to the next; one that is due while another is under way is left out.
         """
         self._run_rollouts = run_rollouts
-        self._rows = rows
-        self._num_samples = num_samples
+        self._rows = options.evaluation_rows
+        self._num_samples = options.evaluation_samples
         self._every = every
         self._running: asyncio.Task[dict[str, float]] | None = None
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections import defaultdict
-from dataclasses import dataclass
 
 from gymq.bus import Bus
 from gymq.bus.discovery import is_running, not_running
@@ -15,19 +14,10 @@ from gymq.processes.background import RunningTasks
 from gymq.protocol import subjects
 from gymq.protocol.messages import Outcome, Task
 from gymq.protocol.subjects import RolloutId, TaskQueueName
-from gymq.trainer.groups import OnFailedGroup, TrainerError
+from gymq.trainer.groups import Group, TrainerError
 from gymq.trainer.pending_group import PendingGroup
 from gymq.trainer.policy import TrainedPolicy
-
-
-@dataclass(frozen=True)
-class RolloutSettings:
-    """The settings that the rollouts of one request share."""
-
-    max_staleness: int | None
-    rollout_timeout_s: float
-    urgent: bool
-    on_failed_group: OnFailedGroup
+from gymq.trainer.rollout_options import RolloutOptions
 
 
 class GroupRollouts:
@@ -60,9 +50,9 @@ class GroupRollouts:
         """Return how many rollouts are in the queue, by task index."""
         return {index: len(rollouts) for index, rollouts in self._queued.items()}
 
-    def start(self, pending: PendingGroup, settings: RolloutSettings) -> asyncio.Task[PendingGroup]:
+    def start(self, pending: PendingGroup) -> asyncio.Task[PendingGroup]:
         """Complete a group in the background."""
-        task = self._working.start(self._complete(pending, settings))
+        task = self._working.start(self._complete(pending))
         task.add_done_callback(_retrieve)
         return task
 
@@ -73,7 +63,7 @@ class GroupRollouts:
         if self._working:
             await asyncio.wait(self._working)
 
-    async def _complete(self, pending: PendingGroup, settings: RolloutSettings) -> PendingGroup:
+    async def _complete(self, pending: PendingGroup) -> PendingGroup:
         index = pending.task_index
         while (other := self._pending.get(index)) is not None:
             # Of a batch whose loop was left, for example; the rest comes from the store.
@@ -82,18 +72,18 @@ class GroupRollouts:
                 return pending
         self._pending[index] = pending
         try:
-            if settings.max_staleness is not None:
+            if pending.options.max_staleness is not None:
                 await self._policy.check_versions()
             await self._read(pending)
-            while num_stale := await self.exclude_stale(pending, settings.max_staleness):
+            while num_stale := await self._exclude_stale(pending):
                 pending.add_rows(num_stale)
                 await self._read(pending)
             if pending.take_up_refill(self._queued.get(index, {})):
                 await self._read(pending)
-            await self._roll_out(pending, settings)
-            if settings.on_failed_group == "refill" and pending.refill():
+            await self._roll_out(pending)
+            if pending.options.on_failed_group == "refill" and pending.refill():
                 await self._read(pending)
-                await self._roll_out(pending, settings)
+                await self._roll_out(pending)
         except ExceptionGroup as errors:
             raise errors.exceptions[0] from None
         finally:
@@ -101,7 +91,7 @@ class GroupRollouts:
             pending.end()
         return pending
 
-    async def _roll_out(self, pending: PendingGroup, settings: RolloutSettings) -> None:
+    async def _roll_out(self, pending: PendingGroup) -> None:
         """Submit the rollouts that a group lacks, and wait for it."""
         pending.expect(self._queued.get(pending.task_index, {}))
         to_submit = list(pending.to_submit())
@@ -109,7 +99,7 @@ class GroupRollouts:
             await self._check_served(pending.rows[0].agent)
         async with asyncio.TaskGroup() as submitting:
             for row, replaces in to_submit:
-                submitting.create_task(self._submit(row, replaces, len(pending.rows), settings))
+                submitting.create_task(self._submit(row, replaces, len(pending.rows), pending.options))
         await self._wait(pending)
 
     async def _wait(self, pending: PendingGroup) -> None:
@@ -134,7 +124,7 @@ class GroupRollouts:
         pending.learn(await self._policy.retried(read))
 
     async def _submit(
-        self, row: MaterialisedRow, replaces: int | None, num_rollouts: int, settings: RolloutSettings
+        self, row: MaterialisedRow, replaces: int | None, num_rollouts: int, options: RolloutOptions
     ) -> None:
         task = Task(
             run=self._run,
@@ -143,18 +133,18 @@ class GroupRollouts:
             num_rollouts=num_rollouts,
             agent=row.agent,
             row=row.json,
-            timeout_s=settings.rollout_timeout_s,
+            timeout_s=options.rollout_timeout_s,
             replaces=replaces,
-            max_staleness=settings.max_staleness,
+            max_staleness=options.max_staleness,
         )
         self._queued[row.task_index][row.rollout_index] = replaces
         try:
-            sequence = await self._queue.submit(task, urgent=settings.urgent)
+            sequence = await self._queue.submit(task, urgent=options.urgent)
         except BaseException:
             self._dequeue(row.task_index, row.rollout_index)  # if it was stored all the same, a repeat does no harm
             raise
         if row.task_index in self._queued:
-            queue = TaskQueueName("urgent" if settings.urgent else "tasks", self._run, row.agent)
+            queue = TaskQueueName("urgent" if options.urgent else "tasks", self._run, row.agent)
             _, lowest = self._places.get(row.task_index, (queue, sequence))
             self._places[row.task_index] = queue, min(lowest, sequence)
 
@@ -185,8 +175,21 @@ class GroupRollouts:
         for pending in self._pending.values():
             pending.notify_all()
 
-    async def exclude_stale(self, pending: PendingGroup, max_staleness: int | None) -> int:
+    async def give_out(self, pending: PendingGroup) -> Group:
+        """Return a group that is complete or was cut.
+
+        Raises:
+            TrainerError: it lacks samples, and that is to be an error.
+        """
+        await self._exclude_stale(pending)
+        group = pending.group()
+        if pending.options.on_failed_group == "raise" and not group.is_complete:
+            raise TrainerError(group.why_incomplete())
+        return group
+
+    async def _exclude_stale(self, pending: PendingGroup) -> int:
         """Exclude samples that became stale after they were stored, until when agents check; return their number."""
+        max_staleness = pending.options.max_staleness
         if max_staleness is None or not pending.has_samples:
             return 0
         return pending.exclude_stale(await self._policy.updates_since(), max_staleness)

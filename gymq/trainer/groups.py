@@ -6,7 +6,6 @@ import reprlib
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 from gymq.data.records import Record
 from gymq.data.trainer_results import with_lists
@@ -14,9 +13,6 @@ from gymq.protocol.tokens import GENERATION_FIELD
 from gymq.trainer.examples import Row as Row
 from gymq.trainer.examples import TrainerError as TrainerError
 from gymq.trainer.examples import called
-
-OnUntrainable = Literal["error", "allow"]
-OnFailedGroup = Literal["mask", "refill", "raise"]
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,8 @@ from gymq.data.rows import ROLLOUT_INDEX, TASK_INDEX, MaterialisedRow, digest_of
 from gymq.data.trainer_results import result_fields
 from gymq.protocol.messages import FailureClass, Outcome, VerifiedRollout
 from gymq.trainer.examples import called
-from gymq.trainer.groups import Group, OnUntrainable, Row, Sample, SampleFailed, TrainerError
+from gymq.trainer.groups import Group, Row, Sample, SampleFailed, TrainerError
+from gymq.trainer.rollout_options import RolloutOptions
 
 
 @dataclass
@@ -26,9 +27,7 @@ class PendingGroup:
 
     example: Row
     rows: list[MaterialisedRow]  # one for each rollout, the surplus included, and those in place of stale samples
-    num_samples: int
-    straggler_s: float | None
-    on_untrainable: OnUntrainable
+    options: RolloutOptions
     read_to: int = 0  # stream sequence of the last outcome that was read
     _notified: asyncio.Event = field(default_factory=asyncio.Event)
     _next: list[PendingGroup] = field(default_factory=list)  # of other batches, which wait for the end of this one
@@ -136,7 +135,7 @@ class PendingGroup:
 
     def refill(self) -> bool:
         """Add rollouts in place of those that failed, once, and only to a group of which some succeeded."""
-        missing = self.num_samples - len(self._samples())
+        missing = self.options.num_samples - len(self._samples())
         if self._is_refilled or missing < 1 or not self.has_samples or len(self._settled()) < len(self.rows):
             return False
         self._is_refilled = True
@@ -159,7 +158,7 @@ class PendingGroup:
 
     def to_submit(self) -> Iterator[tuple[MaterialisedRow, int | None]]:
         """Yield rows to put into the queue, with the failures to replace; they count as in the queue from then on."""
-        if len(self._samples()) >= self.num_samples:
+        if len(self._samples()) >= self.options.num_samples:
             return
         for row in self.rows:
             index = row.rollout_index
@@ -172,12 +171,14 @@ class PendingGroup:
     def may_be_complete(self) -> bool:
         """Return whether it would be complete if all rollouts with a notification are samples."""
         notified = len(self._stored)
-        return len(self._samples()) + notified >= self.num_samples or len(self._settled()) + notified >= len(self.rows)
+        return len(self._samples()) + notified >= self.options.num_samples or len(self._settled()) + notified >= len(
+            self.rows
+        )
 
     @property
     def is_complete(self) -> bool:
         """Return whether there are enough samples, or no rollout is left that could be one."""
-        return len(self._samples()) >= self.num_samples or len(self._settled()) == len(self.rows)
+        return len(self._samples()) >= self.options.num_samples or len(self._settled()) == len(self.rows)
 
     @property
     def has_samples(self) -> bool:
@@ -190,8 +191,9 @@ class PendingGroup:
 
     def group(self) -> Group:
         """Return what there is: of samples that are too many, those that were stored first."""
+        num_samples = self.options.num_samples
         failures = [end for end in self._settled() if isinstance(end, SampleFailed)]
-        return Group(self.task_index, self.example, self._samples()[: self.num_samples], failures, self.num_samples)
+        return Group(self.task_index, self.example, self._samples()[:num_samples], failures, num_samples)
 
     def _samples(self) -> list[Sample]:
         return [end for end in self._settled() if isinstance(end, Sample)]
@@ -208,8 +210,8 @@ class PendingGroup:
         return index not in self._replaces or self._replaces[index] != self._ends[index][0]
 
     def _start_clock(self) -> None:
-        if self.straggler_s is not None and self._cut_at == math.inf:
-            self._cut_at = asyncio.get_running_loop().time() + self.straggler_s
+        if self.options.straggler_s is not None and self._cut_at == math.inf:
+            self._cut_at = asyncio.get_running_loop().time() + self.options.straggler_s
 
     def _end_of(self, outcome: Outcome) -> Sample | SampleFailed:
         index = outcome.rollout_index
@@ -223,7 +225,7 @@ class PendingGroup:
         try:
             if not isinstance(outcome, VerifiedRollout):
                 raise status_error(outcome)
-            result = result_fields(outcome, self.on_untrainable)
+            result = result_fields(outcome, self.options.on_untrainable)
         except StatusError as error:
             return SampleFailed(index, error.failure_class, error.message, error.status)
         return Sample(index, result, outcome.policy_versions)

@@ -10,7 +10,6 @@ or without one, holds up neither it nor what was submitted.
 from __future__ import annotations
 
 import asyncio
-import functools
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import AsyncExitStack, aclosing
 from typing import Any, Self
@@ -20,7 +19,6 @@ import msgspec
 from gymq.bus import Bus
 from gymq.bus.queue.client import QueueClient
 from gymq.bus.queue.steering import Retuning, steer
-from gymq.defaults import MAX_TIMEOUT_S, MAX_VERSIONS
 from gymq.processes.loop_thread import LoopThread
 from gymq.protocol import subjects
 from gymq.protocol.messages import Outcome, Steering
@@ -29,10 +27,11 @@ from gymq.trainer.batch_options import BatchOptions
 from gymq.trainer.batches import Batches
 from gymq.trainer.evaluating import Evaluations
 from gymq.trainer.examples import rows_of_groups
-from gymq.trainer.group_rollouts import GroupRollouts, RolloutSettings
-from gymq.trainer.groups import Group, OnFailedGroup, OnUntrainable, Row, TrainerError
+from gymq.trainer.group_rollouts import GroupRollouts
+from gymq.trainer.groups import Row, TrainerError
 from gymq.trainer.pending_group import PendingGroup
 from gymq.trainer.policy import TrainedPolicy, in_thread
+from gymq.trainer.rollout_options import RolloutOptions
 from gymq.trainer.training_batch import TrainingBatch
 
 
@@ -126,73 +125,28 @@ class TrainingRun(TrainedPolicy):
 
     # Rollouts ---------------------------------------------------------------------------------------------------------
 
-    def run_rollouts(
-        self,
-        examples: Iterable[Row],
-        *,
-        num_samples: int = 1,
-        num_surplus: int = 0,
-        straggler_s: float | None = None,
-        max_staleness: int | None = None,
-        rollout_timeout_s: float = 3600.0,
-        in_order: bool = False,
-        on_untrainable: OnUntrainable = "error",
-        on_failed_group: OnFailedGroup = "mask",
-        agent: str | None = None,
-        urgent: bool = False,
-    ) -> Batch:
+    def run_rollouts(self, examples: Iterable[Row], **options: Any) -> Batch:
         """Roll out examples; iterate over the result with `async for` to get a group for each as it is completed.
 
         Args:
             examples: rows, each with its `_ng_task_index`: the same index in the same run means the same group, which
                 is answered from the store as far as it is there.
-            num_samples: rollouts a group needs.
-            num_surplus: rollouts of each group that are started on top; when enough are done the rest is cut.
-            straggler_s: seconds after the first outcome of a group when what is missing is cut; None: it is waited for.
-            max_staleness: updates of the policy that may come between the first reply of a rollout and the moment when
-                its group is given out; None: any number. Rollouts that take longer are thrown away; `train_batches`
-                waits for them.
-            rollout_timeout_s: seconds for a rollout, from the moment an agent takes it.
-            in_order: give groups in the order of the examples.
-            on_untrainable: `allow` takes rollouts without token ids as samples, for evaluation; `error` as failures.
-            on_failed_group: `mask` gives a group out with the samples that it has; `refill` first rolls out as many
-                more as failed, once, if a sample of the group succeeded; `raise` makes it an error.
-            agent: instance for examples that name none.
-            urgent: before the tasks of other runs.
+            options: of `RolloutOptions`, such as `num_samples`.
 
         Raises:
             TrainerError: the options do not fit.
             RowError: examples cannot be used; says which and why.
         """
-        if not 0 < rollout_timeout_s <= MAX_TIMEOUT_S:
-            raise TrainerError(
-                f"rollout_timeout_s must be above 0 and at most {MAX_TIMEOUT_S}, not {rollout_timeout_s}"
-            )
-        if num_samples < 1 or num_surplus < 0:
-            raise TrainerError(f"a group of {num_samples} samples and {num_surplus} on top cannot be made")
-        if max_staleness is not None and not 0 <= max_staleness <= MAX_VERSIONS:
-            raise TrainerError(f"max_staleness must be 0 to {MAX_VERSIONS}, not {max_staleness}")
+        given = RolloutOptions(**options)
         examples = list(examples)
-        rows_of_each = rows_of_groups(examples, num_samples + num_surplus, agent)
-        pending = [
-            PendingGroup(example, rows, num_samples, straggler_s, on_untrainable)
-            for example, rows in zip(examples, rows_of_each, strict=True)
-        ]
-        settings = RolloutSettings(max_staleness, rollout_timeout_s, urgent, on_failed_group)
+        rows_of_each = rows_of_groups(examples, given.num_samples + given.num_surplus, given.agent)
+        pending = [PendingGroup(example, rows, given) for example, rows in zip(examples, rows_of_each, strict=True)]
 
         def start() -> list[asyncio.Task[PendingGroup]]:
-            return [self._groups.start(one, settings) for one in pending]
+            return [self._groups.start(one) for one in pending]
 
         groups = start() if self.thread is None else self.thread.do(start)
-        give_out = functools.partial(self._give_out, settings)
-        return Batch(pending, groups, give_out, in_order=in_order, thread=self.thread)
-
-    async def _give_out(self, settings: RolloutSettings, pending: PendingGroup) -> Group:
-        await self._groups.exclude_stale(pending, settings.max_staleness)
-        group = pending.group()
-        if settings.on_failed_group == "raise" and not group.is_complete:
-            raise TrainerError(group.why_incomplete())
-        return group
+        return Batch(pending, groups, self._groups.give_out, in_order=given.in_order, thread=self.thread)
 
     def train_batches(
         self, rows: Iterable[Row], *, groups: int, num_samples: int, **options: Any
@@ -217,12 +171,7 @@ class TrainingRun(TrainedPolicy):
         evaluations, beside = None, None
         if of_batches.evaluate_every is not None:
             beside = TrainingRun(self._bus, f"{self.run}-eval", model=self.model, thread=self.thread)
-            evaluations = Evaluations(
-                beside.run_rollouts,
-                of_batches.evaluation_rows,
-                num_samples=of_batches.evaluation_samples,
-                every=of_batches.evaluate_every,
-            )
+            evaluations = Evaluations(beside.run_rollouts, of_batches, of_batches.evaluate_every)
         batches = Batches(rows, of_batches, self.run_rollouts, self.updates_since, self._groups.not_begun, evaluations)
 
         async def formed() -> AsyncGenerator[TrainingBatch, None]:

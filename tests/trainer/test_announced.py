@@ -31,7 +31,7 @@ from .conftest import Examples
 
 
 async def samples_of(training: TrainingRun, rows: list[dict[str, object]], **options: object) -> list[Sample]:
-    batch = training.run_rollouts(rows, in_order=True, **options)  # type: ignore[arg-type]
+    batch = training.run_rollouts(rows, in_order=True, **options)
     return [sample async for group in batch for sample in group.samples]
 
 

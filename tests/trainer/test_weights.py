@@ -44,7 +44,7 @@ async def replica(world: World) -> AsyncIterator[Callable[[], Awaitable[None]]]:
 
 
 async def versions_of(training: TrainingRun, rows: list[dict[str, object]], **options: object) -> list[list[str]]:
-    batch = training.run_rollouts(rows, on_untrainable="allow", in_order=True, **options)  # type: ignore[arg-type]
+    batch = training.run_rollouts(rows, on_untrainable="allow", in_order=True, **options)
     return [sample.policy_versions async for group in batch for sample in group.samples]
 
 

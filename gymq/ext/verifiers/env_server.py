@@ -24,7 +24,8 @@ from gymq.ext.verifiers.traces import task_of
 from gymq.processes.background import RunningTasks
 from gymq.redaction import redact
 from gymq.trainer.batch import Batch
-from gymq.trainer.groups import OnUntrainable, Row, TrainerError
+from gymq.trainer.groups import Row, TrainerError
+from gymq.trainer.rollout_options import OnUntrainable
 from gymq.trainer.run import TrainingRun
 
 log = logging.getLogger("gymq.trainer")
