@@ -40,9 +40,9 @@ from gymq.execution.loading import registry
 from gymq.protocol.tokens import TOKEN_FIELDS
 from gymq.testing.agent_harness import AgentHarness
 from gymq.trainer import TrainingBatch, TrainingRun
-from gymq.trainer.batch_options import BatchOptions
 from gymq.trainer.batches import Batches
 from gymq.trainer.groups import Group, Sample
+from gymq.trainer.options import BatchOptions
 
 sys.path.append(str(Path(__file__).parents[2] / "examples" / "train_tiny"))
 from train import Training, configuration, prepare

@@ -114,7 +114,8 @@ def parse_object(line: bytes) -> dict[str, msgspec.Raw]:
 
 
 def _why_no_object(line: bytes, error: msgspec.DecodeError) -> str:
-    if is_json(line):
+    with suppress(*UNDECODABLE):
+        msgspec.json.decode(line)
         return "the line is JSON, but not an object"
     if not line.strip():
         return "the line is blank"
@@ -126,15 +127,6 @@ def _why_no_object(line: bytes, error: msgspec.DecodeError) -> str:
     except (ValueError, RecursionError):
         return f"the line is not valid JSON: {error}{_OF_SEVERAL_LINES.get(line.strip(), '')}"
     return f"the line is not valid JSON: it contains {constants[0] if constants else 'half of a surrogate pair'}"
-
-
-def is_json(line: bytes) -> bool:
-    """Return whether a line is one JSON value and nothing else."""
-    try:
-        msgspec.json.decode(line)
-    except UNDECODABLE:
-        return False
-    return True
 
 
 def truncate_torn_line(path: Path) -> int:

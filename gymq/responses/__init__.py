@@ -23,7 +23,7 @@ from gymq.responses.items import (
     user_contents,
     user_message,
 )
-from gymq.responses.params import foreign_params, known_params, row_params, validate_params
+from gymq.responses.params import foreign_params, row_params, validate_params
 from gymq.responses.reply import response_without_model, validate_response
 from gymq.responses.to_chat import as_function, responses_to_chat
 from gymq.responses.tokens import token_fields
@@ -32,13 +32,9 @@ from gymq.responses.types import (
     FunctionCallOutput,
     OutputItem,
     OutputMessage,
-    OutputText,
-    Reasoning,
-    Refusal,
     Response,
-    Usage,
 )
-from gymq.responses.usage import add_usage, usage_from_chat
+from gymq.responses.usage import add_usage
 
 __all__ = [
     "FunctionCall",
@@ -48,12 +44,8 @@ __all__ = [
     "Item",
     "OutputItem",
     "OutputMessage",
-    "OutputText",
-    "Reasoning",
-    "Refusal",
     "Response",
     "ResponsesError",
-    "Usage",
     "add_usage",
     "as_function",
     "asks_the_same",
@@ -71,7 +63,6 @@ __all__ = [
     "function_calls",
     "is_generated",
     "is_message",
-    "known_params",
     "last_assistant_text",
     "output_text",
     "overflowed",
@@ -82,7 +73,6 @@ __all__ = [
     "split_think_blocks",
     "to_chat_completion",
     "token_fields",
-    "usage_from_chat",
     "user_contents",
     "user_message",
     "validate_params",

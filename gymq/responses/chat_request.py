@@ -8,7 +8,7 @@ from typing import Any
 from gymq.responses.custom_tools import CALL, TOOL
 from gymq.responses.errors import InvalidRequest, warn_of_dropped
 from gymq.responses.items import Item, function_call_output, function_tool, reasoning_item
-from gymq.responses.to_chat_settings import SAME_NAME
+from gymq.responses.to_chat import SAME_NAME
 from gymq.responses.tokens import token_fields
 
 _Convert = Callable[[Mapping[str, Any], str], Item]  # of a part and its path

@@ -50,11 +50,7 @@ def calls_of_custom_tools(items: Iterable[Item], tools: Iterable[Mapping[str, An
     """
     names = {tool["name"] for tool in tools if is_custom(dict(tool))}
     names -= {tool.get("name") for tool in tools if tool["type"] == "function"}
-    return [_custom_call(item) if _calls_one_of(item, names) else item for item in items]
-
-
-def _calls_one_of(item: Item, names: set[str]) -> bool:
-    return item["type"] == "function_call" and item["name"] in names
+    return [_custom_call(item) if item["type"] == "function_call" and item["name"] in names else item for item in items]
 
 
 def _custom_call(item: Item) -> Item:

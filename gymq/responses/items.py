@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gymq.protocol.tokens import SAMPLING_FIELD, TOKEN_FIELDS, VERSIONS_FIELD
-from gymq.responses.errors import InvalidReply
 from gymq.responses.types import FunctionCall, FunctionCallOutput
 
 Item = dict[str, Any]
@@ -109,32 +108,9 @@ def first_text_of_last_item(response: Mapping[str, Any]) -> str:
     return (content[0].get("text") or "") if content else ""
 
 
-def texts_and_refusals(message: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the texts and refusals of a message that are not empty."""
-    content = message["content"]
-    for part in [{"text": content}] if isinstance(content, str) else content:
-        if text := part.get("text") or part.get("refusal"):
-            yield text
-
-
 def reasoning_texts(item: Mapping[str, Any]) -> list[str]:
     """Return the texts of a reasoning item: its summary, or else its content."""
     return [entry["text"] for entry in item["summary"] or item.get("content") or ()]
-
-
-def converted_output(response: Mapping[str, Any], convert: Callable[[Item], Iterable[Item]]) -> list[Item]:
-    """Return the items of a response converted to another dialect.
-
-    Raises:
-        InvalidReply: that dialect has no form for an item; the path names the item.
-    """
-    converted: list[Item] = []
-    for index, item in enumerate(response["output"]):
-        try:
-            converted += convert(item)
-        except InvalidReply as error:
-            raise error.within(f"output[{index}]") from None
-    return converted
 
 
 def is_generated(item: Mapping[str, Any]) -> bool:

@@ -21,9 +21,9 @@ from itertools import islice
 
 from gymq.data.rows import TASK_INDEX
 from gymq.trainer.batch import Batch
-from gymq.trainer.batch_options import BatchOptions
 from gymq.trainer.evaluating import Evaluations
 from gymq.trainer.groups import Group, Row, TrainerError
+from gymq.trainer.options import BatchOptions
 from gymq.trainer.training_batch import TrainingBatch
 
 log = logging.getLogger("gymq.trainer")
@@ -52,9 +52,14 @@ class _Place:
         return self.group is not None and self.group.done()
 
     @property
+    def result(self) -> Group | None:
+        """What a place that is filled is filled with."""
+        assert self.group is not None
+        return self.group.result()
+
+    @property
     def num_tokens(self) -> int:
-        group = _result(self)
-        return 0 if group is None else group.num_sampled_tokens
+        return 0 if self.result is None else self.result.num_sampled_tokens
 
     def cut(self) -> None:
         """Cancel the rollouts that are under way."""
@@ -176,8 +181,7 @@ class Batches:
         return [
             place
             for place in chosen
-            for group in [_result(place)]
-            if group is not None and group.num_behind(behind) > self._options.num_behind
+            if (group := place.result) is not None and group.num_behind(behind) > self._options.num_behind
         ]
 
     def _discard(self, stale: Sequence[_Place]) -> None:
@@ -251,7 +255,7 @@ class Batches:
         while True:
             self._places.sort(key=lambda place: place.begun)
             filled = [place for place in self._places if place.is_filled]
-            self._places = [place for place in self._places if place not in filled or _result(place) is not None]
+            self._places = [place for place in self._places if place not in filled or place.result is not None]
             filled = [place for place in self._places if place.is_filled]
             missing = [place for place in self._places if not place.is_filled]
             if not missing:
@@ -309,7 +313,7 @@ class Batches:
         self._counts = _Counts()
         waiting = [[place.index, place.begun] for place in self._places]
         return TrainingBatch(
-            groups=[group for place in chosen if (group := _result(place)) is not None],
+            groups=[group for place in chosen if (group := place.result) is not None],
             step=self._step - 1,
             state={"step": self._step, "next": self._next, "waiting": waiting},
             max_staleness=self._options.num_behind,
@@ -317,11 +321,6 @@ class Batches:
             updates_since=await self._updates_since(),
             collected=collected,
         )
-
-
-def _result(place: _Place) -> Group | None:
-    assert place.group is not None
-    return place.group.result()
 
 
 def _in_order(rows: Iterable[Row], seed: int | None, epochs: int | None) -> Iterator[Row]:

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from gymq.data.rows import TASK_INDEX
 from gymq.processes.background import end_task
 from gymq.trainer.batch import Batch
-from gymq.trainer.batch_options import BatchOptions
+from gymq.trainer.options import BatchOptions
 
 
 class Evaluations:

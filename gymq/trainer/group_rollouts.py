@@ -15,9 +15,9 @@ from gymq.protocol import subjects
 from gymq.protocol.messages import Outcome, Task
 from gymq.protocol.subjects import RolloutId, TaskQueueName
 from gymq.trainer.groups import Group, TrainerError
+from gymq.trainer.options import RolloutOptions
 from gymq.trainer.pending_group import PendingGroup
 from gymq.trainer.policy import TrainedPolicy
-from gymq.trainer.rollout_options import RolloutOptions
 
 
 class GroupRollouts:

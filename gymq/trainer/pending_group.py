@@ -18,7 +18,7 @@ from gymq.data.trainer_results import result_fields
 from gymq.protocol.messages import FailureClass, Outcome, VerifiedRollout
 from gymq.trainer.examples import called
 from gymq.trainer.groups import Group, Row, Sample, SampleFailed, TrainerError
-from gymq.trainer.rollout_options import RolloutOptions
+from gymq.trainer.options import RolloutOptions
 
 
 @dataclass

@@ -23,15 +23,14 @@ from gymq.processes.loop_thread import LoopThread
 from gymq.protocol import subjects
 from gymq.protocol.messages import Outcome, Steering
 from gymq.trainer.batch import Batch
-from gymq.trainer.batch_options import BatchOptions
 from gymq.trainer.batches import Batches
 from gymq.trainer.evaluating import Evaluations
 from gymq.trainer.examples import rows_of_groups
 from gymq.trainer.group_rollouts import GroupRollouts
 from gymq.trainer.groups import Row, TrainerError
+from gymq.trainer.options import BatchOptions, RolloutOptions
 from gymq.trainer.pending_group import PendingGroup
 from gymq.trainer.policy import TrainedPolicy, in_thread
-from gymq.trainer.rollout_options import RolloutOptions
 from gymq.trainer.training_batch import TrainingBatch
 
 

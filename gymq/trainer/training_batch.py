@@ -109,6 +109,7 @@ class TrainingBatch:
         """
         lags = [lag for one in self.records for lag in one.lags]
         num_trained = sum(sum(one.is_trained) for one in self.records)
+        num_truncated = sum(one.record.finish is not None for one in self.records)
         rewards = [reward for group in self.groups for reward in group.rewards]
         return {
             "reward": statistics.fmean(rewards) if rewards else 0.0,
@@ -118,7 +119,7 @@ class TrainingBatch:
             "lag_max": float(max(lags, default=0)),
             "stale": float(sum(max(one.behind) > self.max_staleness for one in self.records)),
             "masked_token_share": 1.0 - num_trained / len(lags) if lags else 0.0,
-            "truncated": _share([one.record.finish is not None for one in self.records]),
+            "truncated": num_truncated / len(self.records) if self.records else 0.0,
             **self.collected,
         }
 
@@ -138,7 +139,3 @@ def advantages(rewards: Sequence[float]) -> list[float]:
     mean, deviation = statistics.fmean(rewards), statistics.pstdev(rewards)
     # The small number keeps a group without variance at advantages of 0.
     return [(reward - mean) / (deviation + 1e-4) for reward in rewards]
-
-
-def _share(found: Sequence[bool]) -> float:
-    return sum(found) / len(found) if found else 0.0

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gymq.responses import add_usage, usage_from_chat
+from gymq.responses.usage import add_usage, usage_from_chat
 
 CHAT = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 11}
 

@@ -18,9 +18,9 @@ from rich.console import Console
 
 from gymq.protocol.messages import VerifiedRollout
 from gymq.trainer import TrainingBatch
-from gymq.trainer.batch_options import BatchOptions
 from gymq.trainer.batches import Batches
 from gymq.trainer.groups import Group, Sample
+from gymq.trainer.options import BatchOptions
 
 pytest.importorskip("vllm", reason="vLLM is not installed here; `make test-in NAME=vllm` installs it")
 pytest.importorskip("matplotlib", reason="matplotlib is not installed here; `make test-in NAME=vllm` installs it")

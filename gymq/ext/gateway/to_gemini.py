@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gymq.ext.gateway.output import converted_output, texts_and_refusals
 from gymq.responses.arguments import arguments_object
 from gymq.responses.errors import InvalidReply
 from gymq.responses.items import (
     Item,
-    converted_output,
     incomplete_reason,
     is_message,
     reasoning_texts,
-    texts_and_refusals,
 )
 from gymq.responses.usage import cached_tokens, reasoning_tokens
 

@@ -25,7 +25,7 @@ from gymq.processes.background import RunningTasks
 from gymq.redaction import redact
 from gymq.trainer.batch import Batch
 from gymq.trainer.groups import Row, TrainerError
-from gymq.trainer.rollout_options import OnUntrainable
+from gymq.trainer.options import OnUntrainable
 from gymq.trainer.run import TrainingRun
 
 log = logging.getLogger("gymq.trainer")
