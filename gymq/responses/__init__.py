@@ -1,7 +1,5 @@
 """Items of the OpenAI Responses API: checking them, reading them, and Chat Completions."""
 
-from gymq.responses.chat_completion import to_chat_completion
-from gymq.responses.chat_request import chat_messages_to_items, from_chat_request
 from gymq.responses.errors import InvalidReply, InvalidRequest, ResponsesError
 from gymq.responses.from_chat import chat_choice_to_items, chat_to_response, split_think_blocks
 from gymq.responses.items import (
@@ -51,13 +49,11 @@ __all__ = [
     "asks_the_same",
     "assistant_text",
     "chat_choice_to_items",
-    "chat_messages_to_items",
     "chat_to_response",
     "content_text",
     "content_texts",
     "first_text_of_last_item",
     "foreign_params",
-    "from_chat_request",
     "function_call",
     "function_call_output",
     "function_calls",
@@ -71,7 +67,6 @@ __all__ = [
     "row_params",
     "split_at_first_generated",
     "split_think_blocks",
-    "to_chat_completion",
     "token_fields",
     "user_contents",
     "user_message",

@@ -21,8 +21,9 @@ from gymq.data.rows import (
     TASK_INDEX,
 )
 from gymq.errors import GymqError
+from gymq.ext.http.chat_request import chat_messages_to_items
 from gymq.protocol.messages import FailureClass, Stage
-from gymq.responses import Item, ResponsesError, chat_messages_to_items, response_without_model
+from gymq.responses import Item, ResponsesError, response_without_model
 from gymq.runs.rollout_lines import name_of
 
 

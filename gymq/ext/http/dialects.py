@@ -9,6 +9,8 @@ from typing import Any
 
 from gymq import responses
 from gymq.ext.http import events
+from gymq.ext.http.chat_completion import to_chat_completion
+from gymq.ext.http.chat_request import from_chat_request
 from gymq.ext.http.errors import HttpError, invalid
 from gymq.extensions import extensions
 
@@ -88,8 +90,8 @@ RESPONSES = Dialect(
 )
 CHAT = Dialect(
     "/v1/chat/completions",
-    to_params=lambda body: responses.from_chat_request(without_stream(body)),
-    from_response=lambda response, body: responses.to_chat_completion(response),
+    to_params=lambda body: from_chat_request(without_stream(body)),
+    from_response=lambda response, body: to_chat_completion(response),
     to_events=lambda answer, body: events.of_completion(answer, with_usage=_wants_usage(body)),
     error=_openai_error,
     error_event=lambda error: events.data(_openai_error(error)),

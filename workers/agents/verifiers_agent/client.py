@@ -16,6 +16,8 @@ from verifiers.types import AssistantMessage
 
 import gymq
 from gymq import responses
+from gymq.ext.http.chat_completion import to_chat_completion
+from gymq.ext.http.chat_request import chat_messages_to_items, from_chat_request
 from gymq.protocol.tokens import to_json
 
 TOKEN_NAMES = {
@@ -48,7 +50,7 @@ class RolloutClient(NeMoRLChatCompletionsClient):
         """
         async with self._turn:
             try:
-                asked = responses.from_chat_request(_without_model(request))
+                asked = from_chat_request(_without_model(request))
                 reply = await self._rollout.ask(responses.validate_params(self._of_the_row | asked))
             except Exception as error:
                 self.failed = error
@@ -56,7 +58,7 @@ class RolloutClient(NeMoRLChatCompletionsClient):
         self.failed = None
         if reply.overflowed:
             raise OverlongPromptError("the prompt does not fit into the model's context")
-        return ChatCompletion.model_validate_json(to_json(responses.to_chat_completion(reply.response)))
+        return ChatCompletion.model_validate_json(to_json(to_chat_completion(reply.response)))
 
     @staticmethod
     def said_nothing(error: Exception) -> bool:
@@ -75,7 +77,7 @@ class RolloutClient(NeMoRLChatCompletionsClient):
                 if step["tokens"] is not None:
                     setattr(message, name, step["tokens"][of_step])
         messages, _ = await self.to_native_prompt(state["completion"])
-        return responses.chat_messages_to_items(messages)
+        return chat_messages_to_items(messages)
 
 
 def _without_model(request: dict[str, Any]) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from gymq.workers.resources.simpleqa.prompt_files import JudgePrompt, read_promp
 
 import gymq
 from gymq import responses
+from gymq.ext.http.chat_request import from_chat_request
 from gymq.judge import Judge, Judgement, JudgeOptions, PromptTemplate, all_of, chosen_template
 
 HERE = Path(__file__).parent
@@ -33,7 +34,7 @@ def _as_responses_params(params: dict[str, Any]) -> dict[str, Any]:
     if "stop" in chat:
         raise ValueError("stop: the Responses API has no stop sequences, and verdicts may depend on them")
     try:
-        return responses.validate_params(responses.from_chat_request(chat))
+        return responses.validate_params(from_chat_request(chat))
     except responses.ResponsesError as error:
         raise ValueError(str(error)) from None
 

@@ -22,6 +22,8 @@ from inspect_ai.tool import ToolChoice, ToolInfo
 
 import gymq
 from gymq import responses
+from gymq.ext.http.chat_completion import to_chat_completion
+from gymq.ext.http.chat_request import from_chat_request
 
 MODEL = "gymq/policy"
 JUDGE = "judge"
@@ -107,9 +109,9 @@ class GymqModel(ModelAPI):
                 request[ours] = value
         if tools:
             request |= {"tools": [_tool(tool) for tool in tools], "tool_choice": _choice(tool_choice)}
-        params = responses.validate_params(responses.from_chat_request(request))
+        params = responses.validate_params(from_chat_request(request))
         reply = await playing.get().ask(self.model_name, params)
-        return await model_output_from_openai(responses.to_chat_completion(reply))
+        return await model_output_from_openai(to_chat_completion(reply))
 
 
 def _tool(tool: ToolInfo) -> dict[str, Any]:

@@ -7,15 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gymq.ext.http.chat_request import chat_messages_to_items, from_chat_request
 from gymq.responses import (
     InvalidRequest,
-    chat_messages_to_items,
-    from_chat_request,
     responses_to_chat,
     validate_params,
 )
-
-from .builders import tokens
+from tests.responses.builders import tokens
 
 MESSAGES = [{"role": "user", "content": "q"}]
 FUNCTION = {"name": "f", "description": "Does f.", "parameters": {"type": "object", "properties": {}}}

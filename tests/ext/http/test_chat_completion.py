@@ -5,16 +5,15 @@ from typing import Any
 import pytest
 from openai.types.chat import ChatCompletion
 
+from gymq.ext.http.chat_completion import to_chat_completion
+from gymq.ext.http.chat_request import chat_messages_to_items
 from gymq.responses import (
     InvalidReply,
     chat_choice_to_items,
-    chat_messages_to_items,
     responses_to_chat,
-    to_chat_completion,
     validate_response,
 )
-
-from .builders import assistant, call, reasoning, response, tokens
+from tests.responses.builders import assistant, call, reasoning, response, tokens
 
 USAGE = {
     "input_tokens": 10,
