@@ -127,7 +127,7 @@ bench-floor: $(VENV)/installed-dev
 	$(BIN)/python -m benchmarks --floor
 
 bench-compare: $(VENV)/installed-dev
-	$(BIN)/python -m benchmarks.compare $(BASE)
+	$(BIN)/python -m benchmarks.compare $(BASE) $(ARGS)
 
 # What is in each environment, and what its tests are, is in tools/environments.toml.
 env test-in: $(VENV)/installed-dev
