@@ -11,6 +11,7 @@ import pytest
 
 from gymq.bus import Bus, BusError, streams
 from gymq.bus.queue.client import QueueClient
+from gymq.cluster.launch import Deployment
 from gymq.protocol import subjects
 from gymq.protocol.instances import Instance
 from gymq.protocol.messages import Task, VerifiedRollout
@@ -30,7 +31,10 @@ async def test_a_full_server_refuses_and_continues_when_there_is_room(
     plain = Instance("plain", "resources", str(WORKERS / "plain.py"))
     workers = [plain, agent_spec("solver", "plain")]
     rows = [row("solver", str(number), padding=PADDING) for number in range(150)]
-    async with nats_node(tmp_path, max_file="12MB") as node, running(tmp_path, workers, url=node.url) as cluster:
+    async with (
+        nats_node(tmp_path, max_file="12MB") as node,
+        running(tmp_path, workers, deployment=Deployment(node.url)) as cluster,
+    ):
         earlier = cluster.collection("earlier", rows[:100])
         await earlier.run()
         with pytest.raises(BusError, match="resource"):

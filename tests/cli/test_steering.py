@@ -8,6 +8,7 @@ import pytest
 from gymq.bus import Bus
 from gymq.bus.queue.steering import read_steering
 from gymq.cli import make_app
+from gymq.cli.shared.parameters import CollectArguments
 from gymq.cluster.server import find_running
 from gymq.protocol.messages import Priority, Steering
 
@@ -80,4 +81,4 @@ def test_a_change_that_is_not_one_is_refused(gymq, cluster, option):
 )
 def test_a_collection_takes_the_words_of_retune(options, given):
     _, bound, _ = make_app().parse_args(["collect", "--rows", "rows.jsonl", *options])
-    assert bound.arguments == {"rows": Path("rows.jsonl"), **given}
+    assert bound.arguments == {"options": CollectArguments(rows=Path("rows.jsonl"), **given)}

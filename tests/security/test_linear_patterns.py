@@ -28,7 +28,7 @@ KNOWN_LATER = {
     "workers/resources/instruction_following/keywords.py": IN_A_PROCESS,
     "workers/resources/instruction_following/texts.py": IN_A_PROCESS,
     "workers/resources/math_formal_lean/finish.py": PARTS_OF_OURS,
-    "workers/resources/mcqa/worker.py": IN_A_PROCESS,
+    "workers/resources/mcqa/rules.py": IN_A_PROCESS,
     "workers/resources/newton_bench/submission.py": PARTS_OF_OURS,
     "workers/resources/string_match/comparison.py": PARTS_OF_OURS,
     "workers/resources/string_match/measures.py": PARTS_OF_OURS,
