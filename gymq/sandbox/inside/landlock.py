@@ -12,7 +12,7 @@ from .view import DEVICES
 _CREATE, _ADD, _RESTRICT = 444, 445, 446  # numbers of system calls
 # From that version on there are rights to truncate files and to control devices; signals, and sockets without a path.
 _TRUNCATES, _CONTROLS, _SIGNALS = 3, 5, 6
-_READ_FOLDER, _READ, _OF_FILES = 0x8, 0xD, 0xC007  # _READ: also to execute; _OF_FILES: what is no right on folders
+_READ_FOLDER, _READ, _OF_FILES = 0x8, 0xD, 0xC007  # _READ: also to execute; _OF_FILES: not for folders
 
 
 def version() -> int:

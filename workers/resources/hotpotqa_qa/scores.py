@@ -10,7 +10,7 @@ from gymq.text import Words, plain
 
 LONG_ANSWER_CHARS = 80  # of a longer one, a spelling of the expected answer has to begin early
 EARLY = 40  # the last position at which it may begin
-SHORT_SPELLING_CHARS = 4  # as published, one that is no longer has to be a word
+SHORT_SPELLING_CHARS = 4  # as published, one of at most so many has to be a word
 
 LONG_EXPECTED_CHARS = 40
 

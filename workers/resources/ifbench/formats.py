@@ -129,14 +129,11 @@ def _is_emoji(character: str) -> bool:
 RULES: dict[str, Rule] = {
     "format:emoji": emoji_after_sentences,
     "format:line_indent": growing_indents,
-    # The separator occurs twice.
     "format:list": lambda text, sep: text.count(sep) >= 2,
     "format:newline": a_word_a_line,
     "format:no_bullets_bullets": sentences_then_bullets,
-    # There is no white space.
     "format:no_whitespace": lambda text: not any(map(str.isspace, text)),
     "format:options": one_option,
-    # All headings occur.
     "format:output_template": lambda text: all(heading in text for heading in TEMPLATE),
     "format:parentheses": nested_brackets,
     "format:quote_unquote": explained_quotes,

@@ -21,7 +21,7 @@ Calls = list[tuple[str, Arguments]]  # names and arguments
 
 
 def agree_by_type(expected: Arguments, given: Arguments, declared: Container[str] | None) -> bool:
-    """Return whether every expected argument was given; true is no number, and the function has all that were given.
+    """Return whether every expected argument was given; true is not a number, and the function has all that were given.
 
     Args:
         declared: names of the arguments that the function has; None where the row does not say.
@@ -63,7 +63,7 @@ def _all_given(expected: Arguments, given: Arguments, same: Callable[[Any, Any],
 
 
 def _same(value: Any, other: Any) -> bool:
-    """Return whether two values of JSON are equal, where true and false are no numbers."""
+    """Return whether two values of JSON are equal, where true and false are not numbers."""
     if isinstance(value, list) and isinstance(other, list):
         return len(value) == len(other) and all(map(_same, value, other))
     if isinstance(value, dict) and isinstance(other, dict):
