@@ -126,9 +126,12 @@ async def test_a_server_that_another_version_started_is_found(store: Path, serve
     assert await find_running(store) == server.url
 
 
-async def test_a_record_of_a_server_on_another_machine_counts_as_none(store: Path, server: EmbeddedServer) -> None:
+@pytest.mark.parametrize("host", ["0.0.0.0", "localhost"])  # which reach this one
+async def test_a_record_of_a_server_on_another_machine_counts_as_none(
+    store: Path, server: EmbeddedServer, host: str
+) -> None:
     record = json.loads((store / "server.json").read_text())
-    (store / "server.json").write_text(json.dumps({**record, "host": "0.0.0.0"}))  # which reaches this one
+    (store / "server.json").write_text(json.dumps({**record, "host": host}))
     assert await find_running(store) is None
 
 

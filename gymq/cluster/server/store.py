@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from gymq.cluster.server.address import is_loopback
+from gymq.cluster.server.address import HOST
 from gymq.cluster.server.config import LOG_FILE, LOG_MAX_BYTES
 from gymq.errors import UsageError
 
@@ -176,7 +176,7 @@ class Store:
         """
         with self._checked(), contextlib.suppress(FileNotFoundError, NotADirectoryError, msgspec.DecodeError):
             record = msgspec.json.decode(self._record.read_bytes(), type=ServerRecord)
-            return record if is_loopback(record.host) else None
+            return record if record.host == HOST else None
         return None
 
     def remove_record(self, server_name: str) -> None:
