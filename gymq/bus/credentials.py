@@ -16,6 +16,11 @@ from gymq.errors import BusError
 
 VARIABLE = "GYMQ_AUTH"
 
+OPERATOR = "operator"
+SERVICES = "services"
+TRAINER = "trainer"
+VIEWER = "viewer"
+
 _PASSWORD = re.compile(r"[\w-]{32,}", re.ASCII)
 
 

@@ -49,7 +49,6 @@ GROUPS = {
         "delete": "Delete a stored run.",
         "dead-letters": "List, show, requeue or drop dead letters.",
         "weights": "Push new weights to all replicas of a model.",
-        "auth": "Configure a NATS server with a role for each process.",
     },
 }
 """The core's commands by what they are for, each with its line in the list."""

@@ -98,9 +98,9 @@ async def delete(*, run: list[str], nats: ClusterUrl = None) -> int:
         run: name of a run, as `gymq rollouts` lists it; may be repeated.
     """
     from gymq.bus import streams
+    from gymq.bus.credentials import OPERATOR
     from gymq.bus.queue.client import QueueClient
     from gymq.cli.shared.cluster import connected, require_run, stored_url
-    from gymq.cluster.server.roles import OPERATOR
     from gymq.render import counted
     from gymq.runs.stored_runs import Runs
 

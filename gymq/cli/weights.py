@@ -104,9 +104,8 @@ async def announce(
 
 
 async def _connected(nats: str | None) -> AbstractAsyncContextManager[Bus]:
-    from gymq.bus.credentials import may_take
+    from gymq.bus.credentials import OPERATOR, TRAINER, may_take
     from gymq.cli.shared.cluster import connected, running_url
-    from gymq.cluster.server.roles import OPERATOR, TRAINER
 
     url = await running_url(nats)
     role = OPERATOR if may_take(url, OPERATOR) and not may_take(url, TRAINER) else TRAINER

@@ -21,11 +21,11 @@ from typing import Protocol
 import msgspec
 
 from gymq.bus import Bus, credentials, streams
+from gymq.bus.credentials import OPERATOR, SERVICES
 from gymq.bus.discovery import check_versions
 from gymq.cluster import cells
 from gymq.cluster.child import Child
 from gymq.cluster.server import EmbeddedServer
-from gymq.cluster.server.roles import OPERATOR, SERVICES
 from gymq.cluster.worker_process import ProcessSpec
 from gymq.config import digest_of
 from gymq.defaults import Layout

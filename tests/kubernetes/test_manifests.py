@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from gymq.bus.credentials import OPERATOR, SERVICES
 from gymq.cluster.server.process import find_binary
-from gymq.cluster.server.roles import OPERATOR, SERVICES
 from gymq.config import load
 from gymq.protocol.instances import ROLE_OF
 

@@ -23,7 +23,6 @@ from gymq.execution.resources_runner import ResourcesRunner
 from gymq.model import Model
 from gymq.processes import KillableProcesses
 from gymq.resources import Resources
-from tests.security.conftest import RoleServer
 from tests.support.ports import free_port
 from tests.support.queues import queues_of_runs
 
@@ -169,9 +168,8 @@ class World:
 
 
 @asynccontextmanager
-async def guarded_world(server: RoleServer) -> AsyncIterator[World]:
-    """A model on a server with roles; it and what is added to it are an operator's."""
-    url = server.url_of("operator")
+async def guarded_world(url: str) -> AsyncIterator[World]:
+    """A model on a server with roles; it and what is added to it are the operator's, whose URL this is."""
     async with AsyncExitStack() as stack:
         operator = await Bus.connect(url, role="operator", name="test")
         stack.push_async_callback(operator.close)

@@ -11,9 +11,9 @@ from rich.console import Console
 from rich.text import Text
 
 from gymq.bus import Bus
+from gymq.bus.credentials import OPERATOR
 from gymq.bus.queue.dead_letters import DeadLetterEntry, DeadLetters
 from gymq.cli.shared.cluster import connected, running_url, stored_url
-from gymq.cluster.server.roles import OPERATOR
 from gymq.errors import UsageError
 from gymq.execution.requeue import NotRequeued, Requeuer, RequeueResult
 from gymq.protocol.codec import Decoder

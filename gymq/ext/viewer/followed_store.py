@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import NamedTuple, NoReturn, Protocol
 
 from gymq.bus import Bus, streams
+from gymq.bus.credentials import VIEWER
 from gymq.bus.jetstream import Code, JetStreamError
 from gymq.cli.shared.cluster import STORE
 from gymq.cluster.server import EmbeddedServer, find_running, is_gone, silent_owner
-from gymq.cluster.server.roles import VIEWER
 from gymq.cluster.server.store import Store
 from gymq.errors import GymqError, UsageError
 from gymq.execution.services.profiler import Profiler

@@ -7,13 +7,13 @@ import pytest
 from nats.errors import Error as NatsError
 
 from gymq.bus import streams
-from gymq.cluster.server.roles import ROLES
+from gymq.ext.auth.roles import ROLES
 from gymq.protocol import subjects
 
 from .conftest import RawClients, RoleServer
 from .raw_client import RawClient
 
-PAGE = (Path(__file__).parents[2] / "docs" / "roles.md").read_text()
+PAGE = (Path(__file__).parents[3] / "docs" / "roles.md").read_text()
 NAMES = [role.name for role in ROLES]
 
 _SECTION = re.compile(r"^## (Publish|Subscribe)$(.*?)(?=^## |\Z)", re.DOTALL | re.MULTILINE)

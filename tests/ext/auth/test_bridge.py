@@ -6,11 +6,12 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gymq.testing import reply
-from tests.security.conftest import RoleServer, running
 from tests.support.engine import say
 from tests.support.environments import Counter
 from tests.support.waiting import until
 from tests.support.world import World, guarded_world, new_client
+
+from .conftest import RoleServer, running
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +23,7 @@ def server(tmp_path_factory: pytest.TempPathFactory):
 @pytest.fixture
 async def guarded(server: RoleServer) -> AsyncIterator[World]:
     """Workers of an operator, and a bridge that is no more than a bridge."""
-    async with guarded_world(server) as world:
+    async with guarded_world(server.url_of("operator")) as world:
         await world.add_resources("counter", Counter())
         await world.add_agent("adder", "counter")
         await world.start_bridge(url=server.url_of("bridge"))

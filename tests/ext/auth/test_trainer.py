@@ -7,10 +7,11 @@ import pytest
 
 from gymq.trainer import TrainingRun
 from tests.runtime.test_weights import Replicas, safetensors
-from tests.security.conftest import RoleServer, running
 from tests.support.engine import Body, say
 from tests.support.environments import Grader
 from tests.support.world import World, guarded_world
+
+from .conftest import RoleServer, running
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +23,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RoleServer]:
 @pytest.fixture
 async def guarded(server: RoleServer) -> AsyncIterator[World]:
     """Workers of an operator."""
-    async with guarded_world(server) as world:
+    async with guarded_world(server.url_of("operator")) as world:
         await world.add_resources("grader", Grader())
         await world.add_agent("asker", "grader")
         yield world

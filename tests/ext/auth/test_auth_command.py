@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from gymq.bus import BusError
-from gymq.cli.auth import init, show
 from gymq.cluster.server.process import find_binary
-from gymq.cluster.server.roles import ROLES
 from gymq.errors import UsageError
+from gymq.ext.auth.command import init, show
+from gymq.ext.auth.roles import ROLES
 
 NAMES = {role.name for role in ROLES}
 

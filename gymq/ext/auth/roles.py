@@ -14,13 +14,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gymq.bus import streams
+from gymq.bus.credentials import OPERATOR, SERVICES, TRAINER, VIEWER
 from gymq.protocol import subjects
 from gymq.protocol.instances import ROLE_OF
-
-OPERATOR = "operator"
-SERVICES = "services"
-TRAINER = "trainer"
-VIEWER = "viewer"
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from cyclopts import App, Parameter
 
+from gymq.cli.shared.command import Command
 from gymq.cli.shared.parameters import Port
 from gymq.errors import UsageError
 
@@ -46,8 +47,8 @@ def init(
         tls_ca: certificate authorities of client certificates, PEM; clients without a certificate are then refused.
         force: replace an existing nats-server.conf.
     """
-    from gymq.cli.actions.auth import SERVER_FILE, file_limit, print_next_steps, tls_of, write_server
-    from gymq.cluster.server.auth_config import ServerSettings
+    from gymq.ext.auth.actions import SERVER_FILE, file_limit, print_next_steps, tls_of, write_server
+    from gymq.ext.auth.auth_config import ServerSettings
 
     if not host:
         raise UsageError("--host needs an address; 0.0.0.0 is all of them")
@@ -84,8 +85,8 @@ def show(role: str | None = None, /, *, folder: Path | None = None, json: bool =
     import msgspec
 
     from gymq.bus import credentials
-    from gymq.cli.actions.auth import has_password, masked, print_subjects
-    from gymq.cluster.server.roles import ROLES
+    from gymq.ext.auth.actions import has_password, masked, print_subjects
+    from gymq.ext.auth.roles import ROLES
     from gymq.render import listing, listing_console, printable
 
     known = {found.name: found for found in ROLES}
@@ -104,3 +105,7 @@ def show(role: str | None = None, /, *, folder: Path | None = None, json: bool =
     else:
         print_subjects(known[role], masked(folder, known[role]))
     return 0
+
+
+AUTH = Command("Operate", "Configure a NATS server with a role for each process.", "gymq.ext.auth.command:auth")
+"""`gymq auth`: what the users of a NATS server may do."""

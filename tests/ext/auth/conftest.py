@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from gymq.bus import Bus, streams
-from gymq.cli.auth import init
 from gymq.cluster.server.probe import read_info
 from gymq.cluster.server.process import find_binary
-from gymq.cluster.server.roles import ROLES
+from gymq.ext.auth.command import init
+from gymq.ext.auth.roles import ROLES
 from tests.support.ports import free_port
 
 from .raw_client import RawClient

@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from gymq.cluster.server.process import find_binary
-from gymq.cluster.server.roles import ROLES
+from gymq.ext.auth.roles import ROLES
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 OF_GYMQ = {
     "services": ["services", "operator"],
     "agents": ["agent"],

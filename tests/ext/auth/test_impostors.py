@@ -19,7 +19,7 @@ from gymq.bus.queue.tasks import read_task
 from gymq.bus.rpc import tries
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.serving import Server
-from gymq.cluster.server.roles import ROLES
+from gymq.ext.auth.roles import ROLES
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.messages import (

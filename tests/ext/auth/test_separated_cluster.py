@@ -31,7 +31,7 @@ from tests.support.waiting import DEADLINE_S
 from .conftest import RoleServer
 from .raw_client import RawClient
 
-DEMO = Path(__file__).parents[2] / "examples" / "demo"
+DEMO = Path(__file__).parents[3] / "examples" / "demo"
 GYMQ = [sys.executable, "-c", "from gymq.cli import main; main()"]
 ROWS_OF_EACH = 3
 NUM_ROLLOUTS = 4 * ROWS_OF_EACH * 2

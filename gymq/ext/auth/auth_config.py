@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from gymq.bus.credentials import OPERATOR
 from gymq.cluster.server.config import LIMITS
-from gymq.cluster.server.roles import OPERATOR, ROLES, Export, Role, exports
+from gymq.ext.auth.roles import ROLES, Export, Role, exports
 
 ROLES_ACCOUNT = "GYMQ"
 STREAMS_ACCOUNT = "GYMQ_STREAMS"
