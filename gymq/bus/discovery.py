@@ -17,7 +17,7 @@ from typing import Any, Self, TypeVar
 import msgspec
 
 from gymq.bus.bus import Bus
-from gymq.bus.connection import Msg
+from gymq.bus.connection import Msg, is_no_responders
 from gymq.bus.errors import NoAnswer, NoResponders
 from gymq.errors import BusError
 from gymq.processes.background import is_set_within
@@ -123,6 +123,7 @@ class WorkerSearch:
         self._found: dict[tuple[str, str, str], dict[str, Any]] = {}  # by name, id and kind
         self._missing: set[str] = set()
         self._all_answered = asyncio.Event()
+        self._or_nobody = False
         self._replies: list[str] = []
 
     def __enter__(self) -> Self:
@@ -133,14 +134,18 @@ class WorkerSearch:
         for reply in self._replies:
             self._bus.forget(reply)
 
-    async def ask(self, wait_s: float, expected: Collection[str] = ()) -> list[dict[str, Any]]:
+    async def ask(
+        self, wait_s: float, expected: Collection[str] = (), *, or_nobody: bool = False
+    ) -> list[dict[str, Any]]:
         """Ask all workers; return the answers of those that have answered by now, sorted by name and id.
 
         Args:
             wait_s: seconds to wait for answers.
             expected: ids of workers; once all of them have answered, no more are waited for.
+            or_nobody: if nobody is there at this moment, none is waited for.
         """
         self._missing = set(expected)
+        self._or_nobody = or_nobody
         self._all_answered.clear()
         for reply in self._replies:
             await self._bus.publish(self._subject, b"", reply=reply)
@@ -149,6 +154,8 @@ class WorkerSearch:
 
     def _handler_of(self, kind: str) -> Callable[[Msg], None]:
         def on_reply(message: Msg) -> None:
+            if self._or_nobody and is_no_responders(message):
+                self._all_answered.set()
             # Only what has the identity of a worker of this kind is one.
             with contextlib.suppress(msgspec.DecodeError):
                 identity = _decode_identity(message.data)
@@ -180,13 +187,13 @@ async def find_workers(bus: Bus, name: str = "", *, wait_s: float = 0.5, looks: 
 
 
 async def check_versions(bus: Bus) -> None:
-    """Check that this process understands all workers of the cluster that it joins.
+    """Check that this process understands all others of the cluster that it joins.
 
     Raises:
         BusError: it does not.
     """
     with WorkerSearch(bus, verb="PING") as search:
-        for found in await search.ask(0.5):
+        for found in await search.ask(0.5, or_nobody=True):
             _check_version(msgspec.convert(found, Identity))
 
 

@@ -83,6 +83,7 @@ class Child:
             await _end(process, patience_s=5.0)
             raise UsageError(f"{self.name}: {answer or f'it did not become ready; see {self._log}'}")
         self.serves = True
+        self.spec.joins = True  # when it starts again
 
     def _environment(self) -> dict[str, str]:
         asked = [name for instance in self.spec.instances for name in instance.options.get("pass_env") or ()]

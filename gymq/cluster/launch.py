@@ -128,9 +128,6 @@ class Cluster:
                 await self._keep_streams(stack)
             else:
                 log.warning("no password of the role operator here: streams are used as they are")
-                if self._deployment.url is not None and plan:
-                    async with await Bus.connect(self.url, role=plan[0][1].role, name="gymq launch") as bus:
-                        await check_versions(bus)
             if not self._deployment.logs_to_stderr:
                 (self._folder / "logs").mkdir(mode=0o700, parents=True, exist_ok=True)
                 stack.callback(asyncio.create_task(_trim(self._folder / "logs")).cancel)
@@ -175,8 +172,7 @@ class Cluster:
     async def _keep_streams(self, stack: AsyncExitStack) -> None:
         bus = await Bus.connect(self.url, role=OPERATOR, name="gymq launch")
         stack.push_async_callback(bus.close)
-        if self._server is None:
-            await check_versions(bus)
+        await check_versions(bus)
         agents = self._deployment.agents
         if agents is None:
             agents = [instance.name for instance in self._instances if instance.kind == "agents"]
@@ -221,7 +217,16 @@ class Cluster:
 
     def _spec(self, role: str, instances: list[Instance]) -> ProcessSpec:
         url = credentials.url_of_role(self.url, role)  # a process gets its own password and no other
-        return ProcessSpec(url, role, instances, role == SERVICES, self._log_level, self._drain_s, self._variables)
+        return ProcessSpec(
+            url,
+            role,
+            instances,
+            services=role == SERVICES,
+            log_level=self._log_level,
+            drain_s=self._drain_s,
+            variables=self._variables,
+            joins=self._server is None,
+        )
 
 
 async def _stop_child(child: WorkerProcess) -> None:

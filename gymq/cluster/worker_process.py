@@ -26,7 +26,7 @@ import msgspec
 from gymq.agent import Agent
 from gymq.authoring import OptionsError, Worker
 from gymq.bus import Bus, BusError
-from gymq.bus.discovery import ServiceListing
+from gymq.bus.discovery import ServiceListing, check_versions
 from gymq.bus.rpc import tracing
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.process_reports import ProcessReport
@@ -92,6 +92,7 @@ class ProcessSpec(msgspec.Struct):
     log_level: str = "info"
     drain_s: float = 30.0
     variables: dict[str, str] = {}  # for its environment
+    joins: bool = True  # whether other processes may be there, which its version has to meet
 
 
 class InstanceHost:
@@ -129,6 +130,8 @@ class InstanceHost:
         spec = self._spec
         built = [self._made.get(instance.name) or build(instance) for instance in spec.instances]
         self._bus = bus = await Bus.connect(spec.url, role=spec.role, name=self.worker)
+        if spec.joins:
+            await check_versions(bus)
         self._server = server = Server(bus, self.worker, self._suspects)
         await server.start()
         calls, routes = Calls(bus, server), Routes(bus, server)
@@ -148,6 +151,15 @@ class InstanceHost:
             self._services = [Intake(bus), Janitor(bus), Profiler(bus)]
             for service in self._services:
                 await service.start()
+            await ServiceListing(
+                bus,
+                name="gymq-services",
+                worker=self.worker,
+                kind=spec.role,
+                implementation="gymq",
+                subjects=[subjects.SUBMISSION.pattern],
+                stats=dict,
+            ).start()
 
     async def _serve(
         self, instance: Instance, worker: Worker, bus: Bus, calls: Calls, routes: Routes, server: Server

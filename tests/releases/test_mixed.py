@@ -86,7 +86,7 @@ def start(command: list[str], folder: Path, url: str) -> subprocess.Popen[bytes]
 async def spoken(url: str) -> dict[str, str]:
     """The newest version of the protocol that the workers of each kind speak."""
     async with await Bus.connect(url, role="test", name="test") as bus:
-        found = await until_answer(lambda: find_workers(bus), lambda found: len(found) == 3)
+        found = await until_answer(lambda: find_workers(bus), lambda found: len(found) == 4)
     return {worker["metadata"]["kind"]: worker["metadata"]["protocol_newest"] for worker in found}
 
 
@@ -128,6 +128,7 @@ async def test_agents_are_replaced_during_a_run(
         "agents": "1" if first is None else "2",
         "models": "1" if second is None else "2",
         "resources": "1" if second is None else "2",
+        "services": "1" if second is None else "2",
     }
     output = tmp_path / "rollouts.jsonl"
     command = ["collect", "--rows", "rows.jsonl", "--output", str(output), "--agent", "agent", "--json"]

@@ -15,6 +15,7 @@ from gymq.cluster.server import is_gone
 from gymq.cluster.server.store import Store
 from gymq.config import Config, digest_of
 from gymq.errors import UsageError
+from gymq.protocol.instances import SERVER_TYPE_OF
 from gymq.redaction import redact
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.preflight import policies
@@ -71,7 +72,11 @@ async def check_served(bus: Bus, config: Config, address: ClusterAddress, *, is_
     wanted = {(instance.name, instance.implementation) for instance in config.instances}
     begun = time.monotonic()
     while True:
-        running = {(found["name"], found["metadata"]["implementation"]): found for found in await find_workers(bus)}
+        running = {
+            (found["name"], found["metadata"]["implementation"]): found
+            for found in await find_workers(bus)
+            if found["metadata"]["kind"] in SERVER_TYPE_OF
+        }
         if wanted <= running.keys():
             break
         # A worker may be too busy to answer at once; those of a cluster that starts or stops are not all there.
