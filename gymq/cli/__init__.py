@@ -25,45 +25,19 @@ from gymq.extensions import extensions
 from gymq.processes import memory
 from gymq.render import say
 
-GROUPS = {
-    "Run": {
-        "collect": "Roll out a data set: rows in, verified rollouts out.",
-        "demo": "Run the demo: four environments, a simulated model.",
-        "data": "List, show, prepare and make data sets.",
-    },
-    "Read": {
-        "rollouts": "List runs, or the rollouts of a run; show a rollout.",
-        "profile": "Show the statistics of a run.",
-    },
-    "Author": {
-        "list": "List the available workers and what each needs.",
-        "config": "Show or check a configuration.",
-    },
-    "Operate": {
-        "up": "Start a cluster on this machine and keep it running.",
-        "status": "Show server, streams, workers, queues and runs.",
-        "pause": "Start no more rollouts of a run until it is resumed.",
-        "resume": "Resume a paused run.",
-        "retune": "Change a run's share of the workers, priority or limit.",
-        "cancel": "Cancel a run, or one task of it.",
-        "delete": "Delete a stored run.",
-        "dead-letters": "List, show, requeue or drop dead letters.",
-        "weights": "Push new weights to all replicas of a model.",
-    },
-}
-"""The core's commands by what they are for, each with its line in the list."""
-
-OF_RUNS = ("pause", "resume", "retune", "cancel", "delete")
-"""Commands that share the module `gymq.cli.runs`; the others have one of their name."""
-
-
-def _path(name: str) -> str:
-    function = name.replace("-", "_")
-    return f"gymq.cli.{'runs' if name in OF_RUNS else function}:{function}"
-
+GROUPS = ("Run", "Read", "Author", "Operate")
+"""What commands are for, in the order of the list."""
 
 CORE = {
-    name: Command(group, line, _path(name)) for group, commands in GROUPS.items() for name, line in commands.items()
+    "collect": Command("Run", "Roll out a data set: rows in, verified rollouts out.", "gymq.cli.collect:collect"),
+    "demo": Command("Run", "Run the demo: four environments, a simulated model.", "gymq.cli.demo:demo"),
+    "data": Command("Run", "List, show, prepare and make data sets.", "gymq.cli.data:data"),
+    "rollouts": Command("Read", "List runs, or the rollouts of a run; show a rollout.", "gymq.cli.rollouts:rollouts"),
+    "profile": Command("Read", "Show the statistics of a run.", "gymq.cli.profile:profile"),
+    "list": Command("Author", "List the available workers and what each needs.", "gymq.cli.list:list"),
+    "config": Command("Author", "Show or check a configuration.", "gymq.cli.config:config"),
+    "up": Command("Operate", "Start a cluster on this machine and keep it running.", "gymq.cli.up:up"),
+    "status": Command("Operate", "Show server, streams, workers, queues and runs.", "gymq.cli.status:status"),
 }
 
 _MEANT = {  # by a name that is none
@@ -82,6 +56,14 @@ def all_commands() -> dict[str, Command]:
     return CORE | {found.name: found.load() for found in extensions("commands")}
 
 
+def _commands(asked_for: str | None) -> dict[str, Command]:
+    """Return the core's commands, or the one beside it that is asked for; all commands if it is neither."""
+    if asked_for in CORE:
+        return CORE
+    found = {one.name: one.load() for one in extensions("commands") if one.name == asked_for}
+    return found or all_commands()
+
+
 def make_app(asked_for: str | None = None) -> cyclopts.App:
     """Return the command line app.
 
@@ -96,7 +78,7 @@ def make_app(asked_for: str | None = None) -> cyclopts.App:
         error_formatter=_shown_error,
         suppress_keyboard_interrupt=False,  # its exit status would be that of Ctrl-C at SIGTERM too
     )
-    commands = CORE if asked_for in CORE else all_commands()
+    commands = _commands(asked_for)
     groups = {title: cyclopts.Group(title, sort_key=column) for column, title in enumerate(GROUPS)}
     for row, (name, command) in enumerate(commands.items()):
         shown = None if name == asked_for else command.line

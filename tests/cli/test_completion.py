@@ -5,6 +5,8 @@ import subprocess
 
 import pytest
 
+from .conftest import entry
+
 # Arguments: the script, then the words on the line, of which the last is completed.
 COMPLETE = """
 source "$1"; shift
@@ -25,12 +27,17 @@ def scripts(tmp_path_factory):
     return tmp_path_factory.mktemp("completion")
 
 
+def install(file, shell):
+    """Write the script in a process of its own: it changes the commands, as all of them are shown in it."""
+    command = [*entry(), "--install-completion", "--shell", shell, "--output", str(file)]
+    subprocess.run(command, capture_output=True, text=True, check=True)
+
+
 @pytest.fixture
-def script(gymq, scripts):
+def script(scripts):
     file = scripts / "gymq.bash"
     if not file.exists():
-        made = gymq("--install-completion", "--shell", "bash", "--output", str(file))
-        assert made.status == 0, made.err
+        install(file, "bash")
     return file
 
 
@@ -54,9 +61,9 @@ def test_bash_completes(script, words, offered):
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_the_script_for_another_shell_can_be_read(gymq, scripts, shell):
+def test_the_script_for_another_shell_can_be_read(scripts, shell):
     if shutil.which(shell) is None:
         pytest.skip(f"{shell} is not installed")
     file = scripts / f"gymq.{shell}"
-    assert gymq("--install-completion", "--shell", shell, "--output", str(file)).status == 0
+    install(file, shell)
     subprocess.run([shell, "-n", str(file)], capture_output=True, check=True)

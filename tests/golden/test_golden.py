@@ -234,6 +234,6 @@ lists how a command can end, [Configuration](../configuration.md) explains confi
 
 
 def test_the_reference_of_the_commands_lists_them() -> None:
-    commands = sorted(all_commands().items(), key=lambda command: list(GROUPS).index(command[1].group))
+    commands = sorted(all_commands().items(), key=lambda command: GROUPS.index(command[1].group))
     table = [f"| `gymq {name}` | {found.line} |\n" for name, found in commands]
     check("../../docs/reference/cli.md", ABOUT_THE_COMMANDS + "".join(table))

@@ -13,7 +13,6 @@ from gymq.workers.models.vllm_model.worker import VLLMModel
 
 from gymq.bus import Bus
 from gymq.bus.weights import PushError, announce, push
-from gymq.cli.weights import announce as announce_in_cluster
 from gymq.data.materialise import MaterialiseOptions
 from gymq.errors import UsageError
 from gymq.runs.collection.collection import Collection
@@ -93,7 +92,7 @@ async def test_a_collection_with_a_limit_is_refused_until_a_version_is_announced
     )
     with pytest.raises(UsageError, match="gymq weights announce VERSION --model policy_"):
         await Collection(bus, RunPlan(options)).run()
-    assert await announce_in_cluster("v0", model=world.name("policy"), nats=world.url) == 0
+    assert (await announce(bus, world.name("policy"), "v0")).is_complete
     assert (await Collection(bus, RunPlan(options)).run()).done == 1
     assert json.loads(output.read_text())["policy_version"] == "v0"
 

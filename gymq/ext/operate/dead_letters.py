@@ -48,7 +48,7 @@ async def list_(*, run: str | None = None, limit: Limit = None, nats: ClusterUrl
         limit: maximum number of letters to list, the newest; 0 for all; default: 50, with --json all.
         json: print one JSON object per line.
     """
-    from gymq.cli.actions.dead_letters import DEFAULT_LIMIT, list_letters
+    from gymq.ext.operate.letters import DEFAULT_LIMIT, list_letters
 
     if limit is None:
         limit = 0 if json else DEFAULT_LIMIT
@@ -63,7 +63,7 @@ async def show(number: LetterNumber, /, *, nats: ClusterUrl = None, json: bool =
         number: number of the letter, from `gymq dead-letters list`.
         json: print it as one JSON object.
     """
-    from gymq.cli.actions.dead_letters import show_letter
+    from gymq.ext.operate.letters import show_letter
 
     return await show_letter(number, nats, json)
 
@@ -78,7 +78,7 @@ async def requeue(*numbers: LetterNumber, choice: LetterChoice = NONE, nats: Clu
     Args:
         numbers: numbers of letters, from `gymq dead-letters list`.
     """
-    from gymq.cli.actions.dead_letters import check_choice, requeue_letters
+    from gymq.ext.operate.letters import check_choice, requeue_letters
 
     check_choice(numbers, choice.run, choice.all_)
     return await requeue_letters(numbers, choice.run, nats)
@@ -91,7 +91,7 @@ async def drop(*numbers: LetterNumber, choice: LetterChoice = NONE, nats: Cluste
     Args:
         numbers: numbers of letters, from `gymq dead-letters list`.
     """
-    from gymq.cli.actions.dead_letters import check_choice, drop_letters
+    from gymq.ext.operate.letters import check_choice, drop_letters
 
     check_choice(numbers, choice.run, choice.all_)
     return await drop_letters(numbers, choice.run, nats)

@@ -10,8 +10,7 @@ from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import Run, Task, VerifiedRollout
 from gymq.runs.stored_runs import Runs
-
-from .conftest import Command
+from tests.cli.conftest import Command
 
 
 async def _store(url: str, run: str, *, queued: bool) -> None:
