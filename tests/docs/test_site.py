@@ -65,9 +65,11 @@ def site(tmp_path_factory):
     return folder
 
 
-def test_the_page_of_the_commands_has_the_help_of_each(site):
+def test_the_page_of_the_commands_lists_them_and_has_the_help_of_each(site):
     text = (site / "reference" / "cli.html").read_text(encoding="utf-8")
     assert not [name for name in all_commands() if f'id="gymq-{name}"' not in text]
+    lines = [html.escape(command.line, quote=False) for command in all_commands().values()]
+    assert not [line for line in lines if f"<td>{line}</td>" not in text]
     assert "--max-staleness" in text
 
 

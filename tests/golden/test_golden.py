@@ -19,7 +19,7 @@ from rich.console import Console
 
 from gymq.bus import Bus, streams
 from gymq.bus.jetstream import JetStream
-from gymq.cli import GROUPS, all_commands, make_app
+from gymq.cli import all_commands, make_app
 from gymq.cluster.server import EmbeddedServer
 from gymq.data.jsonl import JsonlFile
 from gymq.data.materialise import Materialisation, MaterialiseOptions
@@ -220,20 +220,3 @@ def test_the_help_is_as_recorded(name: str, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.delenv("GYMQ_NATS", raising=False)
     texts = help_of(make_app(name or None), name)
     check(f"help/{name or 'gymq'}.txt", "\n\n".join(text.strip() for text in texts) + "\n")
-
-
-ABOUT_THE_COMMANDS = """\
-# Commands
-
-`gymq COMMAND --help` prints the options of a command; the site shows them below. [Exit status](../files.md#exit-status)
-lists how a command can end, [Configuration](../configuration.md) explains configuration files and overrides.
-
-| command | purpose |
-| --- | --- |
-"""
-
-
-def test_the_reference_of_the_commands_lists_them() -> None:
-    commands = sorted(all_commands().items(), key=lambda command: GROUPS.index(command[1].group))
-    table = [f"| `gymq {name}` | {found.line} |\n" for name, found in commands]
-    check("../../docs/reference/cli.md", ABOUT_THE_COMMANDS + "".join(table))

@@ -1,4 +1,4 @@
-"""Add the help of every command to the page of the site that lists them."""
+"""Add the list of the commands and the help of each to the page of the site about them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,20 @@ from typing import Any
 from cyclopts.docs.markdown import generate_markdown_docs
 from mkdocs.structure.pages import Page
 
-from gymq.cli import all_commands, make_app
+from gymq.cli import GROUPS, all_commands, make_app
 
 PAGE = "reference/cli.md"
 
 
 def on_page_markdown(markdown: str, *, page: Page, **_: Any) -> str:
-    """Return the page with a section for each command."""
-    return "\n\n".join([markdown, *_sections()]) if page.file.src_uri == PAGE else markdown
+    """Return the page with a table of the commands and a section for each."""
+    return "\n\n".join([markdown, _table(), *_sections()]) if page.file.src_uri == PAGE else markdown
+
+
+def _table() -> str:
+    commands = sorted(all_commands().items(), key=lambda command: GROUPS.index(command[1].group))
+    rows = [f"| [`gymq {name}`](#gymq-{name}) | {found.line} |" for name, found in commands]
+    return "\n".join(["| command | purpose |", "| --- | --- |", *rows])
 
 
 def _sections() -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""Each role may do what docs/roles.md says, and nothing else: every operation is tried, against a real server."""
+"""Each role may do what roles.md says, and nothing else: every operation is tried, against a real server."""
 
 import re
 from pathlib import Path
@@ -13,7 +13,7 @@ from gymq.protocol import subjects
 from .conftest import RawClients, RoleServer
 from .raw_client import RawClient
 
-PAGE = (Path(__file__).parents[3] / "docs" / "roles.md").read_text()
+PAGE = Path(__file__).with_name("roles.md").read_text()
 NAMES = [role.name for role in ROLES]
 
 _SECTION = re.compile(r"^## (Publish|Subscribe)$(.*?)(?=^## |\Z)", re.DOTALL | re.MULTILINE)
