@@ -31,7 +31,7 @@ class RolloutOptions:
         on_failed_group: `mask` gives a group out with the samples that it has; `refill` first rolls out as many more as
             failed, once, if a sample of the group succeeded; `raise` makes it an error.
         agent: instance for examples that name none.
-        urgent: before the tasks of other runs.
+        urgent: its tasks find slots of their own in the agents, and its calls are taken before those of other runs.
     """
 
     num_samples: int = 1
@@ -78,9 +78,10 @@ class BatchOptions:
             `ahead`.
         on_stale: `train` and `mask` wait for the longest rollouts. What is further behind all the same, since the
             trainer went back or weights are pushed more often than once a batch, is trained on with its versions, or
-            its tokens are masked. `discard` waits for none, and throws away what takes longer.
+            its tokens are masked. `discard` waits for none, and throws away what takes longer: it favours short
+            rollouts.
         straggler_share: part of a batch that is complete when the rollouts that it must wait for are cut; groups with
-            two samples or more are trained on as they are. 1: it waits for all.
+            two samples or more are trained on as they are, which favours short rollouts. 1: it waits for all.
         on_failed_group: of a group that lacks samples: `refill` starts as many more as failed, and then a group of
             another row in its place; `mask` trains on what there is; `raise` makes it an error.
         varied: give groups whose samples all have the same reward no place; those of other rows take it.
@@ -89,7 +90,8 @@ class BatchOptions:
         candidates: rows that one is chosen from.
         seed: of the order of a list of rows in each epoch; None: as they are.
         epochs: how often a list of rows is gone through; None: without an end.
-        evaluate_every: batches from one evaluation to the next, which runs beside the training; None: there are none.
+        evaluate_every: batches from one evaluation to the next, which runs beside the training, urgent, in the run
+            `NAME-eval`; None: there are none.
         evaluation_rows: rows of an evaluation.
         evaluation_samples: rollouts of each of them.
         share: which part of the rows is for this process, for example (0, 2) for the first of two.

@@ -143,10 +143,10 @@ async def acollect(
             prompt of a row is its `prompt`, `question`, `input` or `messages`, a text or a list of messages.
         model: the policy: the URL of an OpenAI-compatible endpoint, the name or file of a model worker, an instance
             as in a configuration, a function from the parameters of a request to a text or a response, async or not,
-            or a class derived from `gymq.Model`. None: that of the configuration, or else
-            `simulated_model`.
+            or a class derived from `gymq.Model`. None: that of the configuration, or else `simulated_model`.
         model_name: the name the endpoint knows the model by.
-        options: options of the environment, if it is a class or a file.
+        options: options of the environment, if it is a class or a file. If it needs a judge and none is set, the
+            policy judges.
         prompt_field: name of another field with the prompt.
         repeats: rollouts a row.
         limit: use only so many rows; None: all.
