@@ -4,8 +4,7 @@ from typing import Any
 
 import pytest
 from gymq.workers.resources.newton_bench.equivalence import AsMeant, Published
-from gymq.workers.resources.newton_bench.formula import compiled
-from gymq.workers.resources.newton_bench.laws import DIFFICULTIES, MODULES, VERSIONS
+from gymq.workers.resources.newton_bench.laws import MODULES
 from gymq.workers.resources.newton_bench.submission import reward_of, rmsle
 from gymq.workers.resources.newton_bench.worker import NewtonBench
 
@@ -53,8 +52,8 @@ async def session():
 def test_every_law_has_a_value_somewhere_in_its_range(name):
     module = MODULES[name]
     points = module.points(200)
-    for difficulty in DIFFICULTIES:
-        for version in VERSIONS:
+    for version, formulas in module.formulas.items():
+        for difficulty in formulas:
             law = module.law(difficulty, version)
             assert any(math.isfinite(law(point)) for point in points), (difficulty, version)
 
@@ -291,9 +290,3 @@ async def test_a_judge_that_cannot_be_asked_is_no_verdict():
 )
 def test_rewards_stay_in_their_range(reward):
     assert NewtonBench.reward_range[0] <= reward <= NewtonBench.reward_range[1]
-
-
-@pytest.mark.parametrize("text", ["__import__('os')", "x.real", "[x]", "x if x else 1", "'a'"])
-def test_a_formula_is_arithmetic_only(text):
-    with pytest.raises(ValueError, match="is not arithmetic"):
-        compiled(text)
