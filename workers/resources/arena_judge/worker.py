@@ -15,7 +15,7 @@ from gymq.workers.resources.simpleqa.prompt_files import JudgePrompt, read_promp
 import gymq
 from gymq import responses
 from gymq.ext.http.chat_request import from_chat_request
-from gymq.judge import Judge, Judgement, JudgeOptions, PromptTemplate, all_of, chosen_template
+from gymq.judge import Judge, JudgedEnvironment, Judgement, JudgeOptions, PromptTemplate, all_of, chosen_template
 
 HERE = Path(__file__).parent
 
@@ -43,23 +43,19 @@ ChatParams = Annotated[dict[str, Any], pydantic.AfterValidator(_as_responses_par
 """Parameters of a chat request, kept as those of a Responses request."""
 
 
-class ArenaOptions(JudgeOptions):
-    judge_chat_completions_create_params: ChatParams = pydantic.Field({}, validate_default=True)
-    judge_prompts: dict[str, JudgePrompt] | None = None
-    judge_prompt_paths: dict[str, str] | None = None
-    default_category: str = "hard_prompt"
-    sanitize_generations: bool = False
-    arena_elo_bootstrap_rounds: pydantic.PositiveInt = 100
-    arena_elo_bootstrap_seed: pydantic.NonNegativeInt = 42
-
-
-class ArenaJudge(gymq.Resources[BattleRow]):
+class ArenaJudge(JudgedEnvironment[BattleRow]):
     """Reward 1 if a judge finds the reply better than the baseline answer, with the reply shown first."""
 
-    Options = ArenaOptions
+    class Options(JudgeOptions):
+        judge_chat_completions_create_params: ChatParams = pydantic.Field({}, validate_default=True)
+        judge_prompts: dict[str, JudgePrompt] | None = None
+        judge_prompt_paths: dict[str, str] | None = None
+        default_category: str = "hard_prompt"
+        sanitize_generations: bool = False
+        arena_elo_bootstrap_rounds: pydantic.PositiveInt = 100
+        arena_elo_bootstrap_seed: pydantic.NonNegativeInt = 42
+
     reward_range = (0.0, 1.0)
-    deterministic = False
-    needs = frozenset({"judge"})
 
     async def start(self) -> None:
         options = self.options
@@ -77,7 +73,7 @@ class ArenaJudge(gymq.Resources[BattleRow]):
         }
         self._shown: Callable[[str], str] = LABELS.material if options.hardened else str
         self._read = LABELS.read if options.hardened else published_verdict
-        self._judge = Judge(
+        self.judge = Judge(
             self,
             options.judge_model_server.name,
             {**options.judge_responses_create_params, **options.judge_chat_completions_create_params},
@@ -116,7 +112,7 @@ class ArenaJudge(gymq.Resources[BattleRow]):
 
     async def _ask(self, templates: Iterable[tuple[str, PromptTemplate]], **texts: str) -> Judgement:
         request = {"input": [{"role": role, "content": template.fill(**texts)} for role, template in templates]}
-        return await self._judge.judgement(request, lambda response: self._read(responses.output_text(response)))
+        return await self.judge.judgement(request, lambda response: self._read(responses.output_text(response)))
 
     def _category(self, given: str | None) -> str:
         if not given:

@@ -10,7 +10,7 @@ import pydantic
 from gymq.workers.resources.bird_sql.databases import Databases
 
 import gymq
-from gymq.sandbox import SandboxOptions
+from gymq.sandboxed import SandboxedOptions
 from gymq.text import code_blocks, conclusion
 
 _OPENING, _FENCE = "```sql", "```"
@@ -30,20 +30,17 @@ class QuestionRow(gymq.Row):
     id: int | None = None
 
 
-class BirdSql(gymq.Resources[QuestionRow]):
+class BirdSql(gymq.SandboxedEnvironment[QuestionRow]):
     """Reward 1 if the query gives the same set of rows as the reference query on the row's database."""
 
-    class Options(gymq.WorkerOptions):
+    class Options(SandboxedOptions):
         bird_sql_dir: Path = Path(__file__).parent / ".bird_sql"
         databases: Path | None = None  # default: where they are in `bird_sql_dir`
         max_concurrency: pydantic.PositiveInt = 32
         sql_execution_timeout_s: pydantic.PositiveFloat = 30.0
-        sandbox: SandboxOptions = SandboxOptions()
         hardened: bool = True  # false: the peer's comments, which end with the query
 
     reward_range = (0.0, 1.0)
-    deterministic = False  # a query may be slow one time and fast enough the next
-    needs = frozenset({"sandbox"})
 
     async def start(self) -> None:
         options = self.options
@@ -51,14 +48,14 @@ class BirdSql(gymq.Resources[QuestionRow]):
         if options.sandbox.provider == "docker":
             raise gymq.OptionsError(f"{self.name}: sandbox.provider: databases cannot be copied into containers")
         at_a_time = min(options.max_concurrency, os.cpu_count() or 1)  # queries compute, and copies take memory
-        self._sandbox = await options.sandbox.started()
+        await super().start()
         self._databases = Databases(
-            self._sandbox, options.sandbox, self._folder(), at_a_time, options.sql_execution_timeout_s
+            self.sandbox, options.sandbox, self._folder(), at_a_time, options.sql_execution_timeout_s
         )
 
     async def stop(self) -> None:
         await self._databases.close()
-        await self._sandbox.stop()
+        await super().stop()
 
     def _folder(self) -> Path:
         """Return the folder of the databases."""

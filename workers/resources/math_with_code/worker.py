@@ -15,7 +15,8 @@ from gymq.workers.resources.mcqa import published
 
 import gymq
 from gymq.processes import CpuTimeUsedUp
-from gymq.sandbox import GIB, Limits, PythonSession, SandboxOptions
+from gymq.sandbox import GIB, Limits, PythonSession
+from gymq.sandboxed import SandboxedOptions
 from gymq.text import boxes, conclusion
 
 TOLERANCE = 1e-6  # relative for numbers above one, absolute below
@@ -31,19 +32,18 @@ class MathRow(gymq.Row):
     expected_code_contains: str = ""  # part of the row format, not used
 
 
-class MathWithCode(gymq.Resources[MathRow, PythonSession]):
+class MathWithCode(gymq.SandboxedEnvironment[MathRow, PythonSession]):
     """Reward 1 if the boxed answer is the expected one, as text or as a number."""
 
-    class Options(gymq.WorkerOptions):
+    class Options(SandboxedOptions):
         max_execution_time: pydantic.PositiveInt = 10  # seconds for one call
-        sandbox: SandboxOptions = SandboxOptions()
         hardened: bool = True  # False: as texts, or as numbers with a tolerance
 
     reward_range = (0.0, 1.0)
-    needs = frozenset({"sandbox"})
+    deterministic = True  # the answer is compared without the sandbox
 
     async def start(self) -> None:
-        self._sandbox = await self.options.sandbox.started()
+        await super().start()
         self._limits = self.options.sandbox.limits(Limits(memory_bytes=4 * GIB))
         if self.options.hardened:
             self.compute_limits = limits(COMPARISON_S, os.cpu_count() or 1)
@@ -51,14 +51,11 @@ class MathWithCode(gymq.Resources[MathRow, PythonSession]):
         else:
             self._last_box, self._is_same = published.last_box, self._published_same_answer
 
-    async def stop(self) -> None:
-        await self._sandbox.stop()
-
     async def open(self, row: gymq.Row) -> PythonSession:
-        return PythonSession(self._sandbox, self._limits)
+        return PythonSession(self.sandbox, self._limits)
 
     async def open_unseeded(self) -> PythonSession:
-        return PythonSession(self._sandbox, self._limits)
+        return PythonSession(self.sandbox, self._limits)
 
     async def close(self, state: PythonSession) -> None:
         await state.close()

@@ -12,7 +12,7 @@ from gymq.workers.resources.math_with_judge.equivalence import CUT_OFF, Equivale
 from gymq.workers.resources.math_with_judge.rules import as_meant
 
 import gymq
-from gymq.judge import Judge, JudgeOptions, Labels, PromptTemplate, Question, compare
+from gymq.judge import JudgedEnvironment, JudgeOptions, Labels, PromptTemplate, Question, compare
 from gymq.processes import CpuTimeUsedUp
 
 EQUAL = "[[A=B]]"
@@ -72,12 +72,10 @@ class MathOptions(JudgeOptions):
 MathRowT = TypeVar("MathRowT", bound=MathRow)
 
 
-class MathVerifier(gymq.Resources[MathRowT]):
+class MathVerifier(JudgedEnvironment[MathRowT]):
     """The verifier of rows that have a mathematical answer, whatever else they have."""
 
     reward_range = (0.0, 1.0)
-    deterministic = False
-    needs = frozenset({"judge"})
     Options = MathOptions
 
     async def start(self) -> None:
@@ -85,19 +83,17 @@ class MathVerifier(gymq.Resources[MathRowT]):
         self.compute_limits = limits(options.library_verifier_timeout_seconds, options.library_verifier_max_concurrency)
         self._rule = as_meant if options.hardened else by_library
         self._question = Question(QUESTION, LABELS, options.hardened)
-        self._judge = Judge.of(self, options) if options.should_use_judge else None
 
     async def verify(self, request: gymq.VerifyRequest[MathRowT]) -> gymq.Verdict:
         row, reply = request.row, request.reply_text
         library = await self._decide(row.expected_answer, reply)
-        if library.cut_off and self._judge is None and self.options.hardened:
+        if library.cut_off and self.options.hardened and not self.options.should_use_judge:
             await self._check_row(row.expected_answer)
         reward, evaluations = library.reward, None
-        judge = self._judge
-        if judge is not None and not library.reward:
+        if self.options.should_use_judge and not library.reward:
             answer = reply if library.extracted_answer is None else library.extracted_answer
             comparison = await compare(
-                lambda a, b: judge.ask(prompt(row.question, a, b), self._question.read),
+                lambda a, b: self.judge.ask(prompt(row.question, a, b), self._question.read),
                 row.expected_answer,
                 self._question.material(answer),
                 equal_label=EQUAL,

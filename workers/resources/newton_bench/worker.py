@@ -27,7 +27,8 @@ from gymq.workers.resources.newton_bench.submission import (
 import gymq
 from gymq.judge import Judge, JudgeOptions
 from gymq.processes import ComputeLimits, CpuTimeUsedUp
-from gymq.sandbox import GIB, Limits, PythonSession, SandboxOptions
+from gymq.sandbox import GIB, Limits, PythonSession
+from gymq.sandboxed import SandboxedOptions
 
 T = TypeVar("T")
 
@@ -73,20 +74,15 @@ class Evaluation:
     error: str | None
 
 
-class NewtonOptions(JudgeOptions):
-    max_execution_time: pydantic.PositiveFloat = 60.0
-    session_ttl: pydantic.PositiveFloat = 1800.0
-    newton_bench_path: str | None = None  # a checkout, for the systems other than `vanilla_equation`
-    sandbox: SandboxOptions = SandboxOptions()
-
-
-class NewtonBench(gymq.Resources[gymq.Row, Investigation]):
+class NewtonBench(gymq.SandboxedEnvironment[gymq.Row, Investigation]):
     """Reward for a law close to the true one in numbers, and in form as a judge sees it."""
 
-    Options = NewtonOptions
+    class Options(JudgeOptions, SandboxedOptions):
+        max_execution_time: pydantic.PositiveFloat = 60.0
+        session_ttl: pydantic.PositiveFloat = 1800.0
+        newton_bench_path: str | None = None  # a checkout, for the systems other than `vanilla_equation`
 
     reward_range = (-1.0, 1.0)
-    deterministic = False
     needs = frozenset({"judge", "sandbox"})
     tools = experiment_tools()
 
@@ -99,11 +95,8 @@ class NewtonBench(gymq.Resources[gymq.Row, Investigation]):
         self._rule = AsMeant() if self.options.hardened else Published()
         path, timeout_s = self.options.newton_bench_path, self.options.max_execution_time
         self._checkout = None if path is None else Checkout(path, timeout_s)
-        self._sandbox = await self.options.sandbox.started()
+        await super().start()
         self._limits = self.options.sandbox.limits(Limits(memory_bytes=4 * GIB))
-
-    async def stop(self) -> None:
-        await self._sandbox.stop()
 
     async def open(self, row: LawRow) -> Investigation:
         module = MODULES.get(row.module_name)
@@ -112,7 +105,7 @@ class NewtonBench(gymq.Resources[gymq.Row, Investigation]):
         if row.system in OTHER_SYSTEMS and self._checkout is None:
             raise gymq.InvalidTask(f"system: {row.system} needs a checkout of NewtonBench in newton_bench_path")
         law = module.law(row.difficulty, row.law_version)
-        return Investigation(row, module, law, PythonSession(self._sandbox, self._limits))
+        return Investigation(row, module, law, PythonSession(self.sandbox, self._limits))
 
     async def close(self, state: Investigation) -> None:
         await state.python.close()
@@ -190,7 +183,7 @@ class NewtonBench(gymq.Resources[gymq.Row, Investigation]):
         error, problem = None, None
         try:
             timeout_s = self.options.max_execution_time
-            predicted = await predictions(self._sandbox, self.options.sandbox, law, points, timeout_s, rule)
+            predicted = await predictions(self.sandbox, self.options.sandbox, law, points, timeout_s, rule)
         except LawFailed as failure:
             problem = str(failure)
         else:

@@ -12,7 +12,8 @@ import pydantic
 
 import gymq
 from gymq.delegation import DelegatedVerifier, VerifierOptions
-from gymq.sandbox import GIB, Limits, PythonSession, SandboxOptions
+from gymq.sandbox import GIB, Limits, PythonSession
+from gymq.sandboxed import SandboxedOptions
 
 PYTHON_TOOL = "stateful_python_code_exec"
 # NeMo Skills has two tools that both are this notebook: one asks a server, the other runs in the process.
@@ -56,47 +57,41 @@ class ToolOverrides(pydantic.BaseModel):
     )
 
 
-class NsToolsOptions(gymq.WorkerOptions):
-    default_verifier: str = "math_with_judge"
-    verifiers: dict[str, VerifierOptions] = pydantic.Field({"math_with_judge": {}}, validate_default=True)
-    tools: list[str] = pydantic.Field(
-        [PYTHON_TOOL], validation_alias=pydantic.AliasChoices("tools", "nemo_skills_tools")
-    )
-    nemo_skills_tool_overrides: ToolOverrides = ToolOverrides()
-    disable_session_restore: bool = False
-    sandbox: SandboxOptions = SandboxOptions()
-    # Of the servers that NeMo Skills' tools need; the notebook here has none.
-    sandbox_host: str = "127.0.0.1"
-    sandbox_port: int = 6000
-    python_tool_port: int = 8765
-    verbose_tool_logging: bool = False
-
-    @pydantic.field_validator("verifiers", mode="before")
-    @classmethod
-    def _check_verifiers(cls, verifiers: Any) -> Any:
-        """A list of names stands for the workers of these names, with their default options."""
-        return {name: {} for name in verifiers} if isinstance(verifiers, list) else verifiers
-
-    @pydantic.field_validator("tools")
-    @classmethod
-    def _known_specs(cls, tools: list[str]) -> list[str]:
-        """NeMo Skills names its notebook by module and class."""
-        return [PYTHON_TOOL if _SPEC_OF_PYTHON_TOOL.search(tool) else tool for tool in tools]
-
-
-class NsTools(gymq.Resources[ToolsRow, ToolSession]):
+class NsTools(gymq.SandboxedEnvironment[ToolsRow, ToolSession]):
     """Reward of the verifier that the row names; the tool is a Python notebook."""
 
-    Options = NsToolsOptions
+    class Options(SandboxedOptions):
+        default_verifier: str = "math_with_judge"
+        verifiers: dict[str, VerifierOptions] = pydantic.Field({"math_with_judge": {}}, validate_default=True)
+        tools: list[str] = pydantic.Field(
+            [PYTHON_TOOL], validation_alias=pydantic.AliasChoices("tools", "nemo_skills_tools")
+        )
+        nemo_skills_tool_overrides: ToolOverrides = ToolOverrides()
+        disable_session_restore: bool = False
+        # Of the servers that NeMo Skills' tools need; the notebook here has none.
+        sandbox_host: str = "127.0.0.1"
+        sandbox_port: int = 6000
+        python_tool_port: int = 8765
+        verbose_tool_logging: bool = False
+
+        @pydantic.field_validator("verifiers", mode="before")
+        @classmethod
+        def _check_verifiers(cls, verifiers: Any) -> Any:
+            """A list of names stands for the workers of these names, with their default options."""
+            return {name: {} for name in verifiers} if isinstance(verifiers, list) else verifiers
+
+        @pydantic.field_validator("tools")
+        @classmethod
+        def _known_specs(cls, tools: list[str]) -> list[str]:
+            """NeMo Skills names its notebook by module and class."""
+            return [PYTHON_TOOL if _SPEC_OF_PYTHON_TOOL.search(tool) else tool for tool in tools]
 
     reward_range = (-1000.0, 1000.0)  # whatever the verifier gives
-    deterministic = False  # the verifier may ask a judge
-    needs = frozenset({"sandbox"})
 
     async def start(self) -> None:
         for name in self.options.tools:
             self.check_tool(name)
-        self._sandbox = await self.options.sandbox.started()
+        await super().start()
         self._limits = self.options.sandbox.limits(Limits(memory_bytes=4 * GIB))
         self._verifiers: dict[str, DelegatedVerifier] = {}
         for name, options in self.options.verifiers.items():
@@ -106,7 +101,7 @@ class NsTools(gymq.Resources[ToolsRow, ToolSession]):
     async def stop(self) -> None:
         for verifier in self._verifiers.values():
             await verifier.stop()
-        await self._sandbox.stop()
+        await super().stop()
 
     def check_tool(self, name: str) -> None:
         """Raises OptionsError if there is no such tool."""
@@ -121,7 +116,7 @@ class NsTools(gymq.Resources[ToolsRow, ToolSession]):
         return await self.open_unseeded()
 
     async def open_unseeded(self) -> ToolSession:
-        return ToolSession(PythonSession(self._sandbox, self._limits))
+        return ToolSession(PythonSession(self.sandbox, self._limits))
 
     async def close(self, state: ToolSession) -> None:
         await state.notebook.close()

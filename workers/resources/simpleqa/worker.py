@@ -12,7 +12,7 @@ from gymq.workers.resources.simpleqa.prompt_files import read_prompt
 
 import gymq
 from gymq import responses
-from gymq.judge import Judge, JudgeOptions, Labels, Question, chosen_template
+from gymq.judge import Judge, JudgedEnvironment, JudgeOptions, Labels, Question, chosen_template
 from gymq.judge.reading import is_denied
 from gymq.text import conclusion
 
@@ -46,13 +46,11 @@ class FactOptions(JudgeOptions):
     use_chat_completions_for_judge: bool = False
 
 
-class SimpleQa(gymq.Resources[FactRow]):
+class SimpleQa(JudgedEnvironment[FactRow]):
     """Reward 1 if a judge finds the answer correct, not if it finds it incorrect or not attempted."""
 
     Options = FactOptions
     reward_range = (0.0, 1.0)
-    deterministic = False
-    needs = frozenset({"judge"})
 
     async def start(self) -> None:
         options = self.options
@@ -66,7 +64,7 @@ class SimpleQa(gymq.Resources[FactRow]):
         template = chosen_template(self.name, text, None, TEMPLATE, *FIELDS)
         self._question = Question(template, Labels.exactly(*VERDICTS), options.hardened)
         self._grade_in = hardened_grade_in if options.hardened else grade_in
-        self._judge = Judge(
+        self.judge = Judge(
             self,
             options.judge_model_server.name,
             (CHAT_PARAMS if options.use_chat_completions_for_judge else {}) | options.judge_responses_create_params,
@@ -83,7 +81,7 @@ class SimpleQa(gymq.Resources[FactRow]):
             expected_answer=expected,
             generation=self._question.material(answer),
         )
-        judgement = await self._judge.ask(prompt, answer_text)
+        judgement = await self.judge.ask(prompt, answer_text)
         if not judgement.label:
             raise gymq.JudgeFailed(f"the reply of {self.options.judge_model_server.name} has no text")
         verdict = VERDICTS[self._grade_in(judgement.label)]

@@ -26,7 +26,8 @@ from gymq.workers.resources.swerl_gen.reproduction import new_file_patch, reprod
 import gymq
 from gymq.processes import ComputeLimits, CpuTimeUsedUp
 from gymq.responses import assistant_text
-from gymq.sandbox import SandboxFailed, SandboxOptions
+from gymq.sandbox import SandboxFailed
+from gymq.sandboxed import SandboxedOptions
 
 
 class IssueRow(gymq.Row):
@@ -35,22 +36,19 @@ class IssueRow(gymq.Row):
     mode: Literal["eval", "repro-gen"] = "eval"
 
 
-class SwerlGen(gymq.Resources[IssueRow]):
+class SwerlGen(gymq.SandboxedEnvironment[IssueRow]):
     """Reward for edits that make a repository's tests pass, or for a script that shows its issue."""
 
-    class Options(gymq.WorkerOptions):
-        without_meaning: ClassVar = gymq.WorkerOptions.without_meaning | {"env"}
+    class Options(SandboxedOptions):
+        without_meaning: ClassVar = SandboxedOptions.without_meaning | {"env"}
         num_processes: pydantic.PositiveInt = 1
         sandbox_timeout: pydantic.PositiveFloat = 600.0
         debug: bool = False
         relaxed_formatting: bool = False
         images_folder: str | None = None  # repositories by image name, for the local sandbox
-        sandbox: SandboxOptions = SandboxOptions()
         hardened: bool = True  # false: the peer's rewards
 
     reward_range = (0.0, 1.0)
-    deterministic = False
-    needs = frozenset({"sandbox"})
 
     # Replies and logs are read in processes, and the event loop is free meanwhile. Both take time in proportion to
     # their length; only `model_patch`, for the reader, may take longer, and is null if it does.
@@ -58,15 +56,12 @@ class SwerlGen(gymq.Resources[IssueRow]):
 
     async def start(self) -> None:
         options = self.options
-        self._sandbox = await options.sandbox.started()
+        await super().start()
         self._rule = AS_MEANT if options.hardened else PUBLISHED
         self._containers = Containers(
-            self._sandbox, options.sandbox, options.images_folder, options.sandbox_timeout, alike=self._rule.alike
+            self.sandbox, options.sandbox, options.images_folder, options.sandbox_timeout, alike=self._rule.alike
         )
         self._slots = asyncio.Semaphore(options.num_processes)
-
-    async def stop(self) -> None:
-        await self._sandbox.stop()
 
     async def verify(self, request: gymq.VerifyRequest[IssueRow]) -> gymq.Verdict:
         row, reply = request.row, assistant_text(request.response)

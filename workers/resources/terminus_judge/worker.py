@@ -19,7 +19,7 @@ from gymq.workers.resources.terminus_judge.batches import FORMATS, Batch, parse_
 import gymq
 from gymq.judge import (
     EqualityTemplateOptions,
-    Judge,
+    JudgedEnvironment,
     Judgement,
     Question,
     compare,
@@ -143,13 +143,11 @@ class BatchOptions(EqualityTemplateOptions):
         return self
 
 
-class TerminusJudge(gymq.Resources[BatchRow]):
+class TerminusJudge(JudgedEnvironment[BatchRow]):
     """Reward 1 if the batch has the right form and types what the reference types, or by a judge does the same."""
 
     Options = BatchOptions
     reward_range = (0.0, 1.0)
-    deterministic = False
-    needs = frozenset({"judge"})
 
     # Comparing keystrokes takes more than linear time; batches that use it up are not alike.
     compute_limits = ComputeLimits(cpu_s=30.0, timeout_s=600.0)
@@ -160,7 +158,6 @@ class TerminusJudge(gymq.Resources[BatchRow]):
         self.reward_range = (min(0.0, swap_fails), max(1.0, swap_fails))
         self._rule = AsMeant() if options.hardened else Published()
         self._question = options.question(self.name, TEXT, *FIELDS)
-        self._judge = Judge.of(self, options) if options.enable_llm_judge else None
 
     async def verify(self, request: gymq.VerifyRequest[BatchRow]) -> gymq.Verdict:
         row = request.row
@@ -179,17 +176,15 @@ class TerminusJudge(gymq.Resources[BatchRow]):
             findings.string_similarity_passed = score >= threshold
             if findings.string_similarity_passed:
                 return 1.0
-            if self._judge is None:
+            if not self.options.enable_llm_judge:
                 findings.fail("string_similarity_below_threshold")
                 return 0.0
-        if self._judge is None:
-            return 1.0
-        return await self._ask(self._judge, findings)
+        return await self._ask(findings) if self.options.enable_llm_judge else 1.0
 
-    async def _ask(self, judge: Judge, findings: Findings) -> float:
+    async def _ask(self, findings: Findings) -> float:
         async def ask(one: str, other: str) -> Judgement:
             prompt = self._question.template.fill(expected_answer=one, generated_answer=other)
-            return await judge.ask(prompt, self._verdict)
+            return await self.judge.ask(prompt, self._verdict)
 
         shown = self._rule.shown(findings.model_output, findings.parsed_output)
         compared = await compare(

@@ -160,7 +160,7 @@ async def test_a_sandbox_that_fails_is_no_reward():
         async def fail(*_):
             raise SandboxFailed("no more processes")
 
-        env.author._sandbox.open = fail  # type: ignore[method-assign]
+        env.author.sandbox.open = fail  # type: ignore[method-assign]
         with pytest.raises(gymq.RolloutError) as raised:
             await env.verify(EXAMPLES[0], block("SELECT 1"))
     assert raised.value.failure_class == gymq.FailureClass.COMPONENT_FAILED

@@ -119,7 +119,7 @@ async def test_verification_ends_the_interpreter(env):
     session = await env.session(ROW)
     await run(session, "1")
     await session.verify(ROW, reply("\\boxed{32}"))
-    assert not env.author._sandbox._sessions
+    assert not env.author.sandbox._sessions
 
 
 async def test_a_sandbox_that_fails_ends_the_rollout_and_is_no_tool_output(env):
@@ -128,7 +128,7 @@ async def test_a_sandbox_that_fails_ends_the_rollout_and_is_no_tool_output(env):
     async def fail(*_):
         raise SandboxFailed("no more processes")
 
-    env.author._sandbox.open = fail
+    env.author.sandbox.open = fail
     with pytest.raises(gymq.RolloutError) as raised:
         await session.call("execute_python", {"code": "1"})
     assert raised.value.retryable

@@ -131,7 +131,7 @@ async def test_verification_ends_the_notebook_even_if_it_is_refused(env):
     await run(session, "1")
     with pytest.raises(gymq.InvalidTask):
         await session.verify(ROW | {"verifier_type": "else"}, reply("B"))
-    assert not env.author._sandbox._sessions
+    assert not env.author.sandbox._sessions
 
 
 @pytest.mark.parametrize(
