@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from decimal import Decimal, InvalidOperation
+from pathlib import Path
 from typing import NamedTuple
 
 _NUMBER = r"[+-]?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?(?:e[+-]?\d{1,4})?|[+-]?\.\d+(?:e[+-]?\d{1,4})?"
@@ -14,41 +16,7 @@ _SQUARE = re.compile(r"\b(?:(?:square|sq\.?)|(cubic|cu\.?)) (?=[a-z])([a-z]+)")
 _DEGREES = re.compile(r"\b(?:degrees?|deg) (?=[cf])")
 _POWER = re.compile(r" ?\^ ?\{?([0-9-]+|\\circ)\}?")
 
-_NAMES = {
-    "m": "metre metres meter meters",
-    "km": "kilometre kilometres kilometer kilometers",
-    "cm": "centimetre centimetres centimeter centimeters",
-    "mm": "millimetre millimetres millimeter millimeters",
-    "g": "gram grams gramme grammes",
-    "kg": "kilogram kilograms kilogramme kilogrammes",
-    "s": "sec secs second seconds",
-    "min": "mins minute minutes",
-    "h": "hr hrs hour hours",
-    "day": "days d",
-    "year": "years yr yrs",
-    "mi": "mile miles",
-    "ft": "foot feet",
-    "in": "inch inches",
-    "lb": "lbs pound pounds",
-    "l": "litre litres liter liters",
-    "ml": "millilitre millilitres milliliter milliliters",
-    "%": "percent per\u00a0cent pct \\%",
-    "\u00b0": "degree degrees deg \\circ",
-    "\u00b0c": "celsius c",
-    "\u00b0f": "fahrenheit f",
-    "k": "kelvin kelvins",
-    "$": "usd dollar dollars \\$",
-    "\u20ac": "eur euro euros",
-    "\u00a3": "gbp",
-    "\u00a5": "jpy yen cny yuan",
-    "n": "newton newtons",
-    "j": "joule joules",
-    "w": "watt watts",
-    "v": "volt volts",
-    "hz": "hertz",
-    "pa": "pascal pascals",
-    "mol": "mole moles",
-}
+_NAMES = json.loads(Path(__file__).with_name("units.json").read_text(encoding="utf-8"))  # of each unit
 _UNITS = {name: unit for unit, names in _NAMES.items() for name in (unit, *names.split())}
 
 
