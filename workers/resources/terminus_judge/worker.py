@@ -75,55 +75,43 @@ class Findings:
     failure_reason: str = "none"
     judge_evaluations: list[dict[str, Any]] = field(default_factory=list)
 
-    def fail(self, reason: str) -> None:
-        """Note why the reply earns no reward."""
-        self.failure_reason = reason
+
+class Closed(gymq.GymqError):
+    """A gate that the reply does not pass; the text is the reason in the findings."""
 
 
-def pass_gates(
-    row: BatchRow, response: Mapping[str, Any], findings: Findings, rule: BatchRule
-) -> tuple[Batch, Batch] | None:
-    """Return the expected batch and the reply's; None if a gate is closed, which is then the reason in the findings."""
+def pass_gates(row: BatchRow, response: Mapping[str, Any], findings: Findings, rule: BatchRule) -> tuple[Batch, Batch]:
+    """Return the expected batch and the reply's.
+
+    Raises:
+        Closed: they are not to be compared.
+    """
     findings.expected_answer = row.expected
     if not row.expected:
-        findings.fail("expected_answer_invalid")
-        return None
+        raise Closed("expected_answer_invalid")
     reply = last_assistant_text(response)
     if not reply:
-        findings.fail("model_output_invalid")
-        return None
+        raise Closed("model_output_invalid")
     findings.model_output = reply.rpartition("</think>")[2].strip()
     expected_object = parse_object(row.expected)
     if expected_object is None:
-        findings.fail("expected_answer_invalid")
-        return None
+        raise Closed("expected_answer_invalid")
     findings.parsed_output = given_object = parse_object(findings.model_output)
     if given_object is None:
-        findings.fail("model_output_invalid")
-        return None
-    return _fitting(row, expected_object, given_object, findings, rule)
-
-
-def _fitting(
-    row: BatchRow, expected_object: dict[str, Any], given_object: dict[str, Any], findings: Findings, rule: BatchRule
-) -> tuple[Batch, Batch] | None:
+        raise Closed("model_output_invalid")
     harness = (row.metadata or {}).get("harness")
     if not isinstance(harness, str) or harness not in FORMATS:
-        findings.fail("unknown_harness")
-        return None
+        raise Closed("unknown_harness")
     expected = read_batch(FORMATS[harness], expected_object)
     if expected is None:
-        findings.fail("expected_answer_invalid")
-        return None
+        raise Closed("expected_answer_invalid")
     given = read_batch(FORMATS[harness], given_object)
     findings.schema_check_passed = given is not None
     if given is None:
-        findings.fail("schema_check_failed")
-        return None
+        raise Closed("schema_check_failed")
     findings.task_complete_check_passed = rule.fits(given.is_complete, expected.is_complete)
     if not findings.task_complete_check_passed:
-        findings.fail("task_complete_check_failed")
-        return None
+        raise Closed("task_complete_check_failed")
     return expected, given
 
 
@@ -162,8 +150,10 @@ class TerminusJudge(JudgedEnvironment[BatchRow]):
     async def verify(self, request: gymq.VerifyRequest[BatchRow]) -> gymq.Verdict:
         row = request.row
         findings = Findings()
-        batches = pass_gates(row, request.response, findings, self._rule)
-        reward = 0.0 if batches is None else await self._compare(row, *batches, findings)
+        try:
+            reward = await self._compare(row, *pass_gates(row, request.response, findings, self._rule), findings)
+        except Closed as gate:
+            reward, findings.failure_reason = 0.0, str(gate)
         return gymq.Verdict(reward, **asdict(findings), metadata=row.metadata, threshold=row.threshold, uuid=row.uuid)
 
     async def _compare(self, row: BatchRow, expected: Batch, given: Batch, findings: Findings) -> float:
@@ -177,8 +167,7 @@ class TerminusJudge(JudgedEnvironment[BatchRow]):
             if findings.string_similarity_passed:
                 return 1.0
             if not self.options.enable_llm_judge:
-                findings.fail("string_similarity_below_threshold")
-                return 0.0
+                raise Closed("string_similarity_below_threshold")
         return await self._ask(findings) if self.options.enable_llm_judge else 1.0
 
     async def _ask(self, findings: Findings) -> float:
@@ -196,12 +185,11 @@ class TerminusJudge(JudgedEnvironment[BatchRow]):
         )
         findings.judge_evaluations = compared.members()
         if compared.judgements[-1].label is None:
-            findings.fail("judge_swap_parsing_failed" if compared.swap_fails else "judge_parsing_failed")
-            return 0.0
+            raise Closed("judge_swap_parsing_failed" if compared.swap_fails else "judge_parsing_failed")
         findings.judge_passed = compared.agrees
         if compared.agrees:
             return 1.0
-        findings.fail("judge_not_equivalent")
+        findings.failure_reason = "judge_not_equivalent"
         return self.options.reward_if_swap_fails if compared.swap_fails else 0.0
 
     def _verdict(self, response: dict[str, Any]) -> str | None:
