@@ -9,10 +9,9 @@ import ast
 import functools
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, Protocol
 
 import httpx
-import pydantic
 from aviary.core import Environment, TaskDatasetClient
 from aviary.envs.gsm8k import CalculatorEnv, CalculatorEnvConfig, GSM8kDataset
 from aviary.envs.gsm8k.env import SafeMathEvaluator
@@ -24,9 +23,6 @@ from gymq import OptionsError
 MAX_EXPRESSION_LENGTH = 10_000
 MAX_BITS = 12_000  # of an integer; Python does not write more than 4300 digits
 MAX_PAGES = 2_000
-
-
-ProblemT = TypeVar("ProblemT", bound=pydantic.BaseModel)
 
 
 class TaskSet(Protocol):
@@ -112,7 +108,7 @@ def remote_tasks(url: str, timeout_s: float, api_key: str | None) -> TaskSet:
 
 def task_set(
     env: Literal["gsm8k", "hotpotqa"],
-    problems: list[dict[str, Any]] | None,
+    problems: Sequence[Any] | None,
     split: str,
     config: dict[str, Any],
     pages: dict[str, str],
@@ -126,16 +122,11 @@ def task_set(
         pages: where searches are remembered.
 
     Raises:
-        pydantic.ValidationError: a problem or a setting does not fit.
+        pydantic.ValidationError: a setting does not fit.
     """
     if env == "gsm8k":
-        return Gsm8k(_checked(NumberProblem, problems), split, config)
-    return HotPotQa(_checked(TextProblem, problems), split, config, pages)
-
-
-def _checked(problem: type[ProblemT], problems: list[dict[str, Any]] | None) -> list[ProblemT] | None:
-    adapter: pydantic.TypeAdapter[list[ProblemT]] = pydantic.TypeAdapter(list[problem])  # type: ignore[valid-type]
-    return None if problems is None else adapter.validate_python(problems)
+        return Gsm8k(problems, split, config)
+    return HotPotQa(problems, split, config, pages)
 
 
 def _bounded(compute: Callable[[Any, Any], Any], bits: Callable[[int, int], int]) -> Callable[[Any, Any], Any]:

@@ -85,10 +85,11 @@ class Environments(gymq.Resources[TaskRow, State]):
             raise _not_installed("aviary")
         self._loading = asyncio.Lock()
         options = self.options
+        self._problems: list[Any] | None = None
         if options.problems is not None:
             problem = problems.PROBLEM_OF_ENV[options.env]
             with self._options_told():
-                pydantic.TypeAdapter(list[problem]).validate_python(options.problems)  # type: ignore[valid-type]
+                self._problems = pydantic.TypeAdapter(list[problem]).validate_python(options.problems)  # type: ignore[valid-type]
         # Without settings or a data set there is nothing that could be wrong, and importing Aviary takes seconds and
         # a hundred megabytes; the first session does it.
         if options.env_config or options.problems is None:
@@ -116,7 +117,7 @@ class Environments(gymq.Resources[TaskRow, State]):
             return episode.Episode, environments.remote_tasks(options.server_url, options.request_timeout, key)
         pages = environments.PageCache() if self.pages is None else self.pages
         with self._options_told():
-            tasks = environments.task_set(options.env, options.problems, options.split, options.env_config, pages)
+            tasks = environments.task_set(options.env, self._problems, options.split, options.env_config, pages)
         return episode.Episode, tasks
 
     @contextmanager
