@@ -15,8 +15,6 @@ from gymq.processes import ComputeLimits, CpuTimeUsedUp
 
 P = ParamSpec("P")
 
-Label = str | int | bool | None
-
 
 class SchemaRow(gymq.Row):
     schema_str: str  # JSON
@@ -24,26 +22,6 @@ class SchemaRow(gymq.Row):
     response_mode: Literal["text", "tool_call"] | None = "text"  # None is text
     tool_name: str | None = None
     tool_payload_key: str | None = None
-
-    # What kind of task it is; passed through.
-    problem_type: Label = None
-    schema_repr: Label = None
-    source_format: Label = None
-    num_turns: Label = None
-    source_record_id: Label = None
-    tool_schema_mode: Label = None
-    tool_choice: Label = None
-    parallel_tool_calls: Label = None
-    source_schema_type: Label = None
-    num_tools: Label = None
-    num_distractors: Label = None
-    has_distractors: Label = None
-    instruction_layout: Label = None
-    instruction_detail_level: Label = None
-    system_instruction_style: Label = None
-    tool_name_style: Label = None
-    distractor_style: Label = None
-    tool_union_mode: Label = None
 
 
 class StructuredOutputs(gymq.Resources[SchemaRow]):

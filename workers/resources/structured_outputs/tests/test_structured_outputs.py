@@ -333,7 +333,6 @@ async def test_an_error_of_the_model_comes_first():
         {"schema_type": None},
         {"schema_str": BOAT},
         {"response_mode": "voice"},
-        {"num_turns": [1]},
     ],
 )
 async def test_a_row_that_does_not_fit_is_refused(members):
