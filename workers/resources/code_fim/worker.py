@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 import pydantic
-from gymq.workers.resources.evalplus.tasks import BaseTask, TaskSetError, find_file, read_tasks
-from gymq.workers.resources.evalplus.worker import last_python_block
+from gymq.workers.resources.evalplus.tasks import BaseTask, find_file, read_tasks
+from gymq.workers.resources.evalplus.worker import FunctionRow, last_python_block
 
 import gymq
 from gymq.ext.functions import Runner
@@ -22,10 +22,6 @@ FILES = {
     "random_span": "HumanEval-RandomSpanInfilling.jsonl",
     "random_span_light": "HumanEval-RandomSpanInfillingLight.jsonl",
 }
-
-
-class GapRow(gymq.Row):
-    verifier_metadata: dict[str, Any] | None = None  # `task_id`
 
 
 class Gap(BaseTask):
@@ -42,7 +38,7 @@ class Gap(BaseTask):
         return f"{self.prompt}{completion}{self.suffix}"
 
 
-class CodeFim(gymq.SandboxedEnvironment[GapRow]):
+class CodeFim(gymq.SandboxedEnvironment[FunctionRow]):
     """Reward 1 if the function passes its tests with the part that the reply fills in."""
 
     class Options(SandboxedOptions):
@@ -55,16 +51,13 @@ class CodeFim(gymq.SandboxedEnvironment[GapRow]):
 
     async def start(self) -> None:
         options = self.options
-        try:
-            path = find_file(options.problems, FILES[options.split], Path(__file__).parent)
-            self._gaps = await asyncio.to_thread(read_tasks, path, Gap)
-        except TaskSetError as error:
-            raise gymq.OptionsError(f"{self.name}: problems: {error}") from None
+        path = find_file(options.problems, FILES[options.split], Path(__file__).parent)
+        self._gaps = await asyncio.to_thread(read_tasks, path, Gap)
         await super().start()
         self._runner = Runner(self.sandbox, options.sandbox)
         self._slots = asyncio.Semaphore(options.num_processes)
 
-    async def verify(self, request: gymq.VerifyRequest[GapRow]) -> gymq.Verdict:
+    async def verify(self, request: gymq.VerifyRequest[FunctionRow]) -> gymq.Verdict:
         task_id = (request.row.verifier_metadata or {}).get("task_id")
         if not task_id:
             return _verdict(metadata={"error": "the row has no verifier_metadata.task_id"})

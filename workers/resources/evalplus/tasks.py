@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 import pydantic
 from gymq.workers.resources.evalplus.comparison import Dataset
 
+import gymq
 from gymq.authoring import first_problem
-from gymq.errors import GymqError
 from gymq.ext.functions.harness.values import encode
 
 
@@ -20,10 +20,6 @@ class BaseTask(pydantic.BaseModel):
     """A task of any set."""
 
     task_id: str
-
-
-class TaskSetError(GymqError, ValueError):
-    """A task set that cannot be used; the message says where and why."""
 
 
 TaskT = TypeVar("TaskT", bound=BaseTask)
@@ -38,7 +34,7 @@ def find_file(problems: Path | None, name: str, folder: Path) -> Path:
         folder: the worker's.
 
     Raises:
-        TaskSetError: there is none.
+        OptionsError: there is none.
     """
     if problems is not None:
         candidates = [problems, folder / problems]
@@ -48,7 +44,7 @@ def find_file(problems: Path | None, name: str, folder: Path) -> Path:
         missing = f"there is no {name} in {folder / 'data'}; download it, or name a file in `problems`"
     found = next((path for path in candidates if path.is_file()), None)
     if found is None:
-        raise TaskSetError(missing)
+        raise gymq.OptionsError(f"problems: {missing}")
     return found
 
 
@@ -56,24 +52,24 @@ def read_tasks(path: Path, kind: type[TaskT]) -> dict[str, TaskT]:
     """Return the tasks of a file by their ids; a name that ends in `.gz` is unpacked.
 
     Raises:
-        TaskSetError: the file cannot be read, or a line is not a task.
+        OptionsError: the file cannot be read, or a line is not a task.
     """
     tasks: dict[str, TaskT] = {}
     try:
         data = path.read_bytes()
         lines = (gzip.decompress(data) if path.suffix == ".gz" else data).split(b"\n")
     except (OSError, EOFError, zlib.error) as error:
-        raise TaskSetError(f"{path}: {error}") from None
+        raise gymq.OptionsError(f"problems: {path}: {error}") from None
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
             task = kind.model_validate_json(line)
         except pydantic.ValidationError as error:
-            raise TaskSetError(f"{path}:{number}: {first_problem(error)}") from None
+            raise gymq.OptionsError(f"problems: {path}:{number}: {first_problem(error)}") from None
         tasks[task.task_id] = task
     if not tasks:
-        raise TaskSetError(f"{path} has no tasks")
+        raise gymq.OptionsError(f"problems: {path} has no tasks")
     return tasks
 
 

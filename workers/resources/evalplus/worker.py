@@ -9,7 +9,7 @@ from typing import Any
 import pydantic
 from gymq.workers.resources.evalplus.comparison import Dataset, passed_tests
 from gymq.workers.resources.evalplus.references import References, Tests
-from gymq.workers.resources.evalplus.tasks import Task, TaskSetError, find_file, read_tasks
+from gymq.workers.resources.evalplus.tasks import Task, find_file, read_tasks
 
 import gymq
 from gymq.ext.functions import Runner
@@ -46,11 +46,8 @@ class EvalPlus(gymq.SandboxedEnvironment[FunctionRow]):
     async def start(self) -> None:
         options = self.options
         version = "" if options.evalplus_version == "default" else f"-{options.evalplus_version}"
-        try:
-            path = find_file(options.problems, f"{FILES[options.dataset]}{version}.jsonl", Path(__file__).parent)
-            self._tasks = await asyncio.to_thread(read_tasks, path, Task)
-        except TaskSetError as error:
-            raise gymq.OptionsError(f"{self.name}: problems: {error}") from None
+        path = find_file(options.problems, f"{FILES[options.dataset]}{version}.jsonl", Path(__file__).parent)
+        self._tasks = await asyncio.to_thread(read_tasks, path, Task)
         await super().start()
         self._runner = Runner(self.sandbox, options.sandbox)
         self._references = References(self._runner, options.dataset)
