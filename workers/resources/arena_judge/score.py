@@ -9,6 +9,7 @@ import argparse
 import json
 import math
 import random
+import statistics
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -21,7 +22,7 @@ ROUNDS = 100
 SEED = 42
 MUCH_BETTER = 3  # how many battles such a verdict counts for
 ELO_SCALE = 400.0
-OUTER = (0.025, 0.975)  # quantiles of the interval
+ENDS = 40  # the interval ends where the first and the last of so many parts of the resamples do
 
 _MT_WORDS = 624  # of the state of the generator MT19937
 
@@ -61,8 +62,9 @@ def arena_score(tasks: Sequence[Games], rounds: int = ROUNDS, seed: int = SEED) 
     share = sum(battles) / len(battles)
     lower = upper = share
     if 0 < share < 1:
-        ratings = sorted(_ratings(battles, rounds, seed))
-        lower, upper = (_share(_quantile(ratings, quantile)) for quantile in OUTER)
+        ratings = list(_ratings(battles, rounds, seed))
+        ends = statistics.quantiles(ratings, n=ENDS, method="inclusive") if len(ratings) > 1 else ratings or [math.nan]
+        lower, upper = _share(ends[0]), _share(ends[-1])
     lower, upper = (round(100 * (end - share), 2) for end in (lower, upper))
     return ArenaScore(round(100 * share, 2), lower, upper, invalid, len(tasks))
 
@@ -126,16 +128,6 @@ def _ratings(battles: Sequence[float], rounds: int, seed: int) -> Iterator[float
 
 def _share(rating: float) -> float:
     return 1 / (1 + 10 ** (-rating / ELO_SCALE))
-
-
-def _quantile(values: Sequence[float], quantile: float) -> float:
-    """Return a quantile of sorted values, by linear interpolation; not a number if there are none."""
-    if not values:
-        return math.nan
-    place = quantile * (len(values) - 1)
-    below = math.floor(place)
-    above = min(below + 1, len(values) - 1)
-    return values[below] + (place - below) * (values[above] - values[below])
 
 
 def _generator(seed: int) -> random.Random:

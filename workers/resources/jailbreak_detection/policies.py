@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pydantic
 import yaml
@@ -18,12 +18,12 @@ from gymq.judge import Judge, Judgement, Label, Labels, PromptTemplate, Question
 from gymq.text import thoughts
 
 
-class Rewards(NamedTuple):
+class Rewards(pydantic.BaseModel):
     """What the answers are worth."""
 
-    positive: float
-    negative: float
-    unclear: float  # no label in what the judge says
+    positive: float = 1.0
+    negative: float = 0.0
+    unclear: float = 0.0  # no label in what the judge says
 
 
 @dataclass(frozen=True)
@@ -86,21 +86,14 @@ class _Labels(pydantic.BaseModel):
         return self
 
 
-class _Rewards(pydantic.BaseModel):
-    positive: float = 1.0
-    negative: float = 0.0
-    unclear: float = 0.0
-
-
 class _VerifierSpec(pydantic.BaseModel):
     prompt_template: str
     labels: _Labels
-    rewards: _Rewards = _Rewards()
+    rewards: Rewards = Rewards()
 
     def verifier(self) -> Verifier:
         template = PromptTemplate(self.prompt_template, *FIELDS)
-        rewards = Rewards(self.rewards.positive, self.rewards.negative, self.rewards.unclear)
-        return Verifier(template, self.labels.positive, self.labels.negative, rewards)
+        return Verifier(template, self.labels.positive, self.labels.negative, self.rewards)
 
 
 class _PolicySpec(pydantic.BaseModel):

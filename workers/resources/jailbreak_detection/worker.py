@@ -89,7 +89,7 @@ class JailbreakDetection(JudgedEnvironment[AttackRow]):
         verifiers = [self._safety] if self._quality is None else [self._safety, self._quality]
         for policy in self._policies.values():
             verifiers += policy.verifiers.values()
-        if any(not 0 <= reward <= 1 for verifier in verifiers for reward in verifier.rewards):
+        if any(not 0 <= reward <= 1 for verifier in verifiers for _, reward in verifier.rewards):
             self.reward_range = (-math.inf, math.inf)
 
     async def verify(self, request: gymq.VerifyRequest[AttackRow]) -> gymq.Verdict:
@@ -147,15 +147,15 @@ class JailbreakDetection(JudgedEnvironment[AttackRow]):
 
     def _safety_verifier(self) -> Verifier:
         options = self.options
-        rewards = Rewards(options.reward_if_safe, options.reward_if_unsafe, options.reward_if_unclear)
+        safe, unsafe = options.reward_if_safe, options.reward_if_unsafe
+        rewards = Rewards(positive=safe, negative=unsafe, unclear=options.reward_if_unclear)
         if options.use_nemotron_format:
             text = nemotron_template(options.nemotron_safety_taxonomy, reasoning=options.nemotron_enable_reasoning)
             template = PromptTemplate(text, *FIELDS)
             return NemotronVerifier(template, NemotronVerifier.POSITIVE, NemotronVerifier.NEGATIVE, rewards)
-        safe, unsafe = options.safe_label, options.unsafe_label
-        inline = options.judge_prompt_template
-        template = chosen_template(self.name, inline, None, SAFETY, *FIELDS, safe=safe, unsafe=unsafe)
-        return Verifier(template, safe, unsafe, rewards)
+        labels = {"safe": options.safe_label, "unsafe": options.unsafe_label}
+        template = chosen_template(self.name, options.judge_prompt_template, None, SAFETY, *FIELDS, **labels)
+        return Verifier(template, labels["safe"], labels["unsafe"], rewards)
 
     def _quality_verifier(self) -> Verifier | None:
         options = self.options
@@ -167,7 +167,7 @@ class JailbreakDetection(JudgedEnvironment[AttackRow]):
         except ValueError as error:
             raise gymq.OptionsError(f"{self.name}: quality_judge_prompt_template: {error}") from None
         low = options.reward_if_quality_low
-        rewards = Rewards(options.reward_if_quality_high, low, low)
+        rewards = Rewards(positive=options.reward_if_quality_high, negative=low, unclear=low)
         return Verifier(template, options.has_explanation_label, options.no_explanation_label, rewards)
 
     def _read_policies(self) -> dict[str, Policy]:

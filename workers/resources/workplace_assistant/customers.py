@@ -7,11 +7,11 @@ from typing import Any
 from gymq.workers.resources.workplace_assistant.records import (
     PAGE_SIZE,
     Matcher,
+    added,
     choices,
     deleted,
     find,
     matching_rows,
-    next_id,
     page_of,
     updated,
 )
@@ -93,9 +93,7 @@ def add_customer(
 ) -> str:
     if not all((customer_name, assigned_to_email, status)):
         return "Please provide all required fields: customer_name, assigned_to_email, status."
-    customer_id = f"{next_id(tables.customers, 'customer_id'):08}"
     customer = {
-        "customer_id": customer_id,
         "assigned_to_email": assigned_to_email.lower(),
         "customer_name": customer_name,
         "customer_email": customer_email.lower() if customer_email else customer_email,
@@ -106,7 +104,7 @@ def add_customer(
         "follow_up_by": follow_up_by,
         "notes": notes,
     }
-    tables.customers = (*tables.customers, customer)
+    tables.customers, customer_id = added(tables.customers, "customer_id", customer)
     return customer_id
 
 

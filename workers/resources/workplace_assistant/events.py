@@ -9,12 +9,12 @@ from gymq.workers.resources.workplace_assistant.dates import is_time, parse_time
 from gymq.workers.resources.workplace_assistant.records import (
     PAGE_SIZE,
     Matcher,
+    added,
     choices,
     deleted,
     field_of,
     find,
     matching_rows,
-    next_id,
     page_of,
     updated,
 )
@@ -75,15 +75,13 @@ def create_event(
         return BAD_START
     if not _is_duration(duration):
         return BAD_DURATION
-    event_id = f"{next_id(tables.events, 'event_id'):08}"
     event = {
-        "event_id": event_id,
         "event_name": event_name,
         "participant_email": participant_email.lower(),
         "event_start": event_start,
         "duration": duration,
     }
-    tables.events = (*tables.events, event)
+    tables.events, event_id = added(tables.events, "event_id", event)
     return event_id
 
 

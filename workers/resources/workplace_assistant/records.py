@@ -50,6 +50,12 @@ def updated(table: Table, column: str, value: Any, changes: Row) -> Table:
     return tuple({**row, **changes} if row[column] == value else row for row in table)
 
 
+def added(table: Table, column: str, values: Row) -> tuple[Table, str]:
+    """Return the table with another row, and its id."""
+    new_id = f"{next_id(table, column):08}"
+    return (*table, {column: new_id, **values}), new_id
+
+
 def next_id(table: Table, column: str) -> int:
     """Return one more than the largest id; ids are text and compared as text."""
     return int(max((row[column] for row in table), default="0")) + 1

@@ -6,12 +6,12 @@ from typing import Any
 
 from gymq.workers.resources.workplace_assistant.records import (
     Matcher,
+    added,
     choices,
     deleted,
     field_of,
     find,
     matching_rows,
-    next_id,
     updated,
 )
 from gymq.workers.resources.workplace_assistant.tables import TASK_COLUMNS, Row, Tables, Tool
@@ -62,16 +62,14 @@ def create_task(
     for field, value in values.items():
         if refusal := _refusal(tables, field, value):
             return refusal
-    task_id = f"{next_id(tables.tasks, 'task_id'):08}"
     task = {
-        "task_id": task_id,
         "task_name": task_name,
         "assigned_to_email": values["assigned_to_email"],
         "list_name": list_name,
         "due_date": due_date,
         "board": board,
     }
-    tables.tasks = (*tables.tasks, task)
+    tables.tasks, task_id = added(tables.tasks, "task_id", task)
     return task_id
 
 
