@@ -1,7 +1,7 @@
 """python -m benchmarks.scale.queued: a million rows, in a collection and in the queue.
 
-First a collection of so many rows whose agent works on them for ever: its rows are materialised and its window is
-submitted. Then the rest of the million is submitted in runs of 100,000 tasks: one run may have no more in the queue.
+First a collection of so many rows whose model, which answers 1,000 calls at a time as models do by default, takes
+for ever: its rows are materialised and its window is submitted. Then the rest of the million is submitted in runs of 100,000 tasks: one run may have no more in the queue.
 Says what each process needs on the way, and how long `gymq status` and another start of the collection take then.
 """
 
@@ -16,14 +16,17 @@ import sys
 import time
 from pathlib import Path
 
+import msgspec
 import uvloop
 
-from benchmarks.ours import instances
+from benchmarks import ours
 from benchmarks.scale.watched import MIB, Watched, watched
 from benchmarks.workloads import Workload
+from gymq.authoring import Worker
 from gymq.bus.queue.client import QueueClient
 from gymq.bus.streams import MAX_WAITING_TASKS
 from gymq.data.materialise import MaterialiseOptions
+from gymq.protocol.instances import Instance
 from gymq.protocol.messages import Task
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.options import CollectOptions
@@ -31,6 +34,11 @@ from gymq.runs.collection.plan import RunPlan
 
 SUBMITTERS = 256
 FOREVER = Workload("forever", "", 0, 0, latency_s=86_400.0)
+
+
+def instances() -> list[Instance]:
+    model, *others = ours.instances(FOREVER)
+    return [msgspec.structs.replace(model, options={"max_concurrency": Worker.max_concurrency}), *others]
 
 
 def say_command(url: str, *arguments: str) -> None:
@@ -91,7 +99,7 @@ async def submit_run(cluster: Watched, run: str, count: int) -> None:
 
 
 async def run(rows: int) -> None:
-    async with watched(instances(FOREVER)) as cluster:
+    async with watched(instances()) as cluster:
         tell(cluster, "everything has started", time.perf_counter())
         window = min(rows, MAX_WAITING_TASKS) - 1
         await collect(cluster, rows, window, window)

@@ -66,7 +66,7 @@ class AgentRunner:
         self._slots = agent.options.max_concurrency or agent.max_concurrency
         model = agent.options.model_server
         self._budget = KvBudget() if admission is None or model is None else admission[model.name]
-        self._queue = TaskQueue(bus, agent.name, self._slots, self._handle, room=self._budget.room)
+        self._queue = TaskQueue(bus, agent.name, self._slots, self._handle, room=self._room)
 
     def stats(self) -> dict[str, Any]:
         return {
@@ -82,11 +82,23 @@ class AgentRunner:
         agent = self._attempts.agent
         count = self._queue.num_held_back + self._budget.num_paused
         reason = limit_reached(agent.name, self._slots, "rollouts")
-        if agent.options.model_server is not None and self._budget.room() == 0:
-            reason = f"{agent.options.model_server.name}: the KV cache is full"
+        if agent.options.model_server is not None:
+            model, most = agent.options.model_server.name, self._budget.most_in_flight
+            if self._budget.room() == 0:
+                reason = f"{model}: the KV cache is full"
+            elif most is not None and self._queue.load >= most:
+                reason = f"{model} has enough to do"
         cannot = f"{agent.name} cannot read tasks of another version of gymq; start agents of that version"
         unread = {f"{cannot} ({problem[:80]})": number for problem, number in self._queue.unread().items()}
         return unread | ({reason: count} if count else {})
+
+    def _room(self) -> int | None:
+        """Return how many more rollouts may start; None: any number."""
+        room, most = self._budget.room(), self._budget.most_in_flight
+        if most is None:
+            return room
+        left = max(0, most - self._queue.load)
+        return left if room is None else min(left, room)
 
     async def start(self) -> None:
         """Begin to take tasks.

@@ -7,18 +7,25 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 import gymq
-from gymq.bus import Bus
+from gymq.bus import Bus, streams
+from gymq.bus.queue.client import QueueClient
+from gymq.bus.rpc import admission
 from gymq.bus.rpc.admission import FILL, FIRST_TOKENS, KvBudget
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.routing import RoutedCalls, Routes
 from gymq.bus.rpc.serving import Server
+from gymq.execution import model_runner
+from gymq.execution.agent_runner import AgentRunner
 from gymq.execution.model_runner import ModelRunner
+from gymq.execution.resources_runner import ResourcesRunner
+from gymq.processes import KillableProcesses
 from gymq.protocol import subjects
-from gymq.protocol.messages import Generate, Priority
-from gymq.testing import reply
+from gymq.protocol.messages import Generate, Priority, Task
+from gymq.testing import prompt, reply
 from tests.support.waiting import DEADLINE_S, until
 
 Connect = Callable[[str], Awaitable[Bus]]
@@ -278,3 +285,75 @@ async def test_whatever_happens_the_oldest_that_fit_take_turns() -> None:
             assert begun.done() == (number == 0 or total <= limit), f"step {step}"
             begun.cancel()
             await asyncio.wait([begun])
+
+
+class Busy(gymq.Model):
+    """Answers one call at a time, and the first of them only when the test says so."""
+
+    max_concurrency = 1
+
+    def __init__(self, name: str, go: asyncio.Event) -> None:
+        super().__init__(name=name)
+        self.go = go
+
+    async def respond(self, request: gymq.ModelRequest) -> dict[str, Any]:
+        await self.go.wait()
+        return reply("yes")
+
+
+class Asking(gymq.Agent):
+    def journals(self, rollout: gymq.Rollout) -> bool:
+        return False
+
+    async def converse(self, rollout: gymq.Rollout, session: gymq.Session) -> None:
+        await rollout.respond()
+
+
+class Passing(gymq.Resources[gymq.Row]):
+    async def verify(self, request: gymq.VerifyRequest[gymq.Row]) -> float:
+        return 1.0
+
+
+async def test_an_agent_leaves_tasks_in_the_queue_while_calls_wait_for_its_model(
+    bus: Bus, run: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admission, "FEWEST_IN_FLIGHT", 4)
+    monkeypatch.setattr(model_runner, "LOOK_EVERY_S", 0.01)
+    go, processes = asyncio.Event(), KillableProcesses()
+    server, routes = Server(bus, "worker"), Routes(bus)
+    await server.start()
+    await routes.start()
+    await ResourcesRunner(Passing(name=run), processes).serve(server)
+    model = ModelRunner(Busy(run, go))
+    await model.serve(server)
+    agent = Asking(
+        {
+            "model_server": {"type": "responses_api_models", "name": run},
+            "resources_server": {"type": "resources_servers", "name": run},
+        },
+        name=run,
+    )
+    await streams.ensure(bus.js, [run])
+    calls = RoutedCalls(Calls(bus), routes)
+    runner = AgentRunner(bus, calls, agent, worker="worker", admission=routes.admission)
+    await runner.start()
+    queue, row = QueueClient(bus), msgspec.json.encode(prompt("?"))
+
+    async def submit(numbers: range) -> None:
+        for number in numbers:
+            task = Task(run=run, task_index=number, rollout_index=0, agent=run, row=row, timeout_s=60.0)
+            await queue.submit(task)
+
+    try:
+        await submit(range(3))
+        await until(lambda: routes.admission[run].most_in_flight == 4)
+        await submit(range(3, 12))
+        await until(lambda: runner.held_back() == {f"{run} has enough to do": 8})
+        assert runner.stats()["load"] == 4
+        go.set()
+        await until(lambda: runner.num_done == 12)
+    finally:
+        await runner.drain(DEADLINE_S)
+        await model.stop()
+        await server.drain(DEADLINE_S)
+        processes.close()

@@ -10,6 +10,7 @@ import pytest
 
 import gymq
 from gymq.bus import Bus
+from gymq.bus.rpc.admission import FEWEST_IN_FLIGHT
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.routing import RoutedCalls, Routes
 from gymq.bus.rpc.serving import Server
@@ -150,6 +151,19 @@ async def test_a_busy_replica_keeps_its_sessions_until_it_is_full(two: Cluster) 
     assert await two.ask("s") == holder
     await two.reported(holder, running=500, waiting=3, kv_cache_use=0.99)
     assert await two.ask("s") == other
+
+
+async def test_the_rollouts_of_an_agent_are_bounded_while_calls_wait(two: Cluster) -> None:
+    budget = two.routes.admission[two.name]
+    assert budget.most_in_flight is None
+    await two.reported("a", running=500, waiting=3)
+    await two.reported("b", running=100, waiting=0)
+    await until(lambda: budget.most_in_flight == 1200)
+    await two.reported("a", running=0, waiting=3)
+    await two.reported("b", running=1, waiting=0)
+    await until(lambda: budget.most_in_flight == FEWEST_IN_FLIGHT)
+    await two.reported("a", running=500, waiting=0)
+    await until(lambda: budget.most_in_flight is None)
 
 
 async def test_when_all_replicas_are_full_a_session_stays_where_it_is(two: Cluster) -> None:

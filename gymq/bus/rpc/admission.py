@@ -5,6 +5,9 @@ fit, each evicts the others, and every turn computes a whole conversation again.
 the caches together take turns. The younger ones pause at the end of a turn, none is started, and each resumes when
 enough of those before it have ended. Urgent ones count as older than all others, and background ones as younger. The
 oldest one of each class never waits, so every rollout becomes the oldest and ends.
+
+Where calls wait for a model, more rollouts would only wait too, with all that they hold in memory, and their time
+limits would run. So an agent starts no more than keep the replicas busy.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from gymq.protocol.messages import Priority
 
 FILL = 0.9  # of the caches; the rest is for replies in the making, and for blocks that are not full
 FIRST_TOKENS = 4096.0  # that a rollout is taken to need, until some have answered
+FEWEST_IN_FLIGHT = 256  # rollouts that an agent may start, however few calls its model answers at a time
 
 
 class _Class:
@@ -81,11 +85,13 @@ class KvBudget:
 
     Attributes:
         limit: tokens; None: any number, as long as the model's replicas do not state what they hold.
+        most_in_flight: rollouts of one agent; None: any number, as long as no call waits for the replicas.
         mean_tokens: of a conversation after a reply, as of the last hundred replies or so.
     """
 
     def __init__(self) -> None:
         self.limit: int | None = None
+        self.most_in_flight: int | None = None
         self._classes = {priority: _Class() for priority in Priority}
         self._class_of: dict[str, _Class] = {}  # by rollout
         self.mean_tokens = FIRST_TOKENS
@@ -108,8 +114,12 @@ class KvBudget:
             self.limit = limit
             self._resume()
 
+    def follow(self, running: int, waiting: int) -> None:
+        """Follow the calls of the model's replicas: where some wait, as many more as run are enough to wait."""
+        self.most_in_flight = max(FEWEST_IN_FLIGHT, 2 * running) if waiting else None
+
     def room(self) -> int | None:
-        """Return how many more rollouts may start; None: any number."""
+        """Return how many more rollouts may start by what the caches hold; None: any number."""
         if self.limit is None:
             return None
         if not self._class_of:

@@ -40,11 +40,12 @@ _decode = Decoder(Load)
 
 
 class _Replica:
-    __slots__ = ("heard_at", "is_full", "kv_cache_tokens", "load", "num_callers", "worker")
+    __slots__ = ("heard_at", "is_full", "kv_cache_tokens", "load", "num_callers", "running", "waiting", "worker")
 
     def __init__(self, worker: str) -> None:
         self.worker = worker
         self.heard_at = 0.0
+        self.running = self.waiting = 0
         self.load = 0  # as it said, and the calls sent to it since
         self.is_full = False
         self.kv_cache_tokens = 0
@@ -52,6 +53,7 @@ class _Replica:
 
     def update(self, load: Load, now: float) -> None:
         self.heard_at = now
+        self.running, self.waiting = load.running, load.waiting
         self.load = load.running + load.waiting
         self.kv_cache_tokens, self.num_callers = load.kv_cache_tokens, load.num_callers
         self.is_full = load.waiting > 0 and (load.kv_cache_use >= 0.95 or load.waiting >= load.running)
@@ -61,7 +63,7 @@ class Routes:
     """The replicas of all models and the places of sessions, as far as this process knows them.
 
     Attributes:
-        admission: how many tokens of their caches this process may use, by model.
+        admission: how many rollouts this process may have at work with them, by model.
     """
 
     def __init__(self, bus: Bus, server: Server | None = None) -> None:
@@ -96,7 +98,10 @@ class Routes:
         num_callers = max(replica.num_callers for replica in replicas.values())
         if self.here(subjects.MODEL.of(model)):
             num_callers = max(num_callers, len(replicas))  # the callers of a replica in their process ask no other
-        self.admission[model].share(num_tokens, num_callers)
+        budget = self.admission[model]
+        budget.share(num_tokens, num_callers)
+        running = sum(replica.running for replica in replicas.values())
+        budget.follow(running, sum(replica.waiting for replica in replicas.values()))
 
     def choose(self, model: str, session: str) -> str:
         """Choose the replica to ask first; empty: any of the group may take the call.
