@@ -23,7 +23,7 @@ import msgspec
 from gymq.bus import Bus, credentials, streams
 from gymq.bus.credentials import OPERATOR, SERVICES
 from gymq.bus.discovery import check_versions
-from gymq.cluster import cells
+from gymq.cluster import cells, spawner
 from gymq.cluster.child import Child
 from gymq.cluster.server import EmbeddedServer
 from gymq.cluster.worker_process import ProcessSpec
@@ -37,6 +37,8 @@ log = logging.getLogger("gymq.launch")
 
 LOG_MAX_BYTES = 64 << 20  # of each process; what is older is kept once more beside it, as NAME.old.log
 LOG_CHECK_S = 30.0
+# Roles; agents first: the others must answer until the last rollout is done.
+STOPPED_IN_ORDER = ("agent", cells.ROLE, SERVICES, "resources", "model")
 
 
 class WorkerProcess(Protocol):
@@ -103,7 +105,7 @@ class Cluster:
             prepare: called with the streams of the embedded server before any worker uses them.
             layout: whether light workers share processes by kind, or in cells (`gymq.cluster.cells`).
         """
-        self._instances = [msgspec.structs.replace(instance, digest=digest_of(instance)) for instance in instances]
+        self._instances = _with_digests(instances)
         self._folder = folder
         self._deployment = deployment
         self._ack_wait_s = ack_wait_s
@@ -186,10 +188,24 @@ class Cluster:
         stack.push_async_callback(queues.stop)
         await queues.start()
 
+    async def replace_children(self) -> None:
+        """Stop the processes and start them as gymq is installed now, one after the other, while the others serve.
+
+        Raises:
+            UsageError: one cannot start again; those that follow are as they were.
+        """
+        spawner.load_again()
+        for child in (child for role in STOPPED_IN_ORDER for child in self._of_role(role)):
+            await _stop_child(child)
+            child.spec.instances = _with_digests(child.spec.instances)
+            await child.start()
+
     async def _stop_children(self) -> None:
-        # Agents first: the others must answer until the last rollout is done.
-        for role in ("agent", cells.ROLE, SERVICES, "resources", "model"):
-            await asyncio.gather(*(_stop_child(child) for child in self.children if child.spec.role == role))
+        for role in STOPPED_IN_ORDER:
+            await asyncio.gather(*(_stop_child(child) for child in self._of_role(role)))
+
+    def _of_role(self, role: str) -> list[WorkerProcess]:
+        return [child for child in self.children if child.spec.role == role]
 
     def _plan(self) -> list[tuple[str, ProcessSpec]]:
         shared: dict[str, list[Instance]] = {}
@@ -227,6 +243,10 @@ class Cluster:
             variables=self._variables,
             joins=self._server is None,
         )
+
+
+def _with_digests(instances: Iterable[Instance]) -> list[Instance]:
+    return [msgspec.structs.replace(instance, digest=digest_of(instance)) for instance in instances]
 
 
 async def _stop_child(child: WorkerProcess) -> None:

@@ -27,8 +27,11 @@ from gymq.processes.passed_environment import passed
 class Spawned:
     """A worker process; what `asyncio.subprocess.Process` has, as far as it is needed."""
 
-    def __init__(self, pid: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, pid: int, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, fork_server: _ForkServer
+    ) -> None:
         self.pid = pid
+        self._fork_server = fork_server  # which ends its workers when it ends
         self.returncode: int | None = None
         self.suspects: list[SuspectCall] = []  # at work
         self.blocked_at: Place | None = None  # where it was killed because its event loop was blocked
@@ -138,12 +141,17 @@ class _ForkServer:
         finally:
             if not pid:
                 writer.close()  # the process ends, if there is one
-        return Spawned(pid, reader, writer) if pid else None
+        return Spawned(pid, reader, writer, self) if pid else None
 
 
 # The kernel ends a fork server with the thread that started it, so each thread has its own: one for each interpreter
 # and environment.
 _of_this_thread = threading.local()
+
+
+def load_again() -> None:
+    """Have further worker processes forked by servers that load gymq as it is installed now."""
+    _of_this_thread.__dict__.clear()
 
 
 async def spawn(python: str, log_to: int) -> Spawned:

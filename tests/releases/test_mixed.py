@@ -1,5 +1,6 @@
-"""A run continues while its agents are replaced by those of a later release, or of an earlier one."""
+"""A run continues while its processes are replaced by those of a later release, or of an earlier one."""
 
+import asyncio
 import json
 import os
 import shutil
@@ -7,14 +8,18 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from gymq.bus import Bus, streams
 from gymq.bus.discovery import find_workers
+from gymq.cluster.child import Child
+from gymq.cluster.launch import Cluster
 from gymq.cluster.server import EmbeddedServer
+from gymq.errors import UsageError
+from gymq.protocol.instances import Instance
 from tests.support.waiting import until, until_answer
 
 ROOT = Path(__file__).parents[2]
@@ -23,15 +28,13 @@ GYMQ = [sys.executable, "-c", "from gymq.cli import main; main()"]
 NUM_ROWS, NUM_REPEATS = 40, 2
 
 
-@pytest.fixture(scope="session")
-def later(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with gymq as of a later release: it speaks one version more, and sends fields that this one lacks."""
-    folder = tmp_path_factory.mktemp("later")
+def release(folder: Path, versions: str) -> Path:
+    """Make a folder with gymq as of a later release: it speaks other versions, and sends fields that this one lacks."""
     ignored = shutil.ignore_patterns("__pycache__", "tests")
     shutil.copytree(ROOT / "gymq", folder / "gymq", ignore=ignored)
     shutil.copytree(ROOT / "workers", folder / "gymq" / "workers", ignore=ignored, dirs_exist_ok=True)
     for name, before, after in (
-        ("versions", "newest=1)", "newest=2)"),
+        ("versions", "oldest=1, newest=1", versions),
         (
             "messages",
             "    run: Token\n",
@@ -43,6 +46,12 @@ def later(tmp_path_factory: pytest.TempPathFactory) -> Path:
         assert before in text
         file.write_text(text.replace(before, after))
     return folder
+
+
+@pytest.fixture(scope="session")
+def later(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a later release that meets this one."""
+    return release(tmp_path_factory.mktemp("later"), "oldest=1, newest=2")
 
 
 Up = Callable[..., subprocess.Popen[bytes]]
@@ -90,10 +99,9 @@ async def spoken(url: str) -> dict[str, str]:
     return {worker["metadata"]["kind"]: worker["metadata"]["protocol_newest"] for worker in found}
 
 
-@pytest.mark.parametrize("order", ["this, then the later one", "the later one, then this"])
-async def test_agents_are_replaced_during_a_run(
-    up: Up, later: Path, own_server: EmbeddedServer, tmp_path: Path, order: str
-) -> None:
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with the rows of the run, and the configuration of its cluster."""
     for worker in ("models/policy", "resources/adding"):
         (tmp_path / "workers" / worker).mkdir(parents=True)
         shutil.copy(HERE / "workers.py", tmp_path / "workers" / worker / "worker.py")
@@ -101,8 +109,7 @@ async def test_agents_are_replaced_during_a_run(
         "model_server": {"type": "responses_api_models", "name": "policy"},
         "resources_server": {"type": "resources_servers", "name": "adding"},
     }
-    calls = tmp_path / "calls"
-    options = {"entrypoint": "worker.py", "calls": str(calls), "pause_s": 0.2}
+    options = {"entrypoint": "worker.py", "calls": str(tmp_path / "calls"), "pause_s": 0.2}
     config = {
         "policy": {"responses_api_models": {"policy": options}},
         "adding": {"resources_servers": {"adding": {"entrypoint": "worker.py", "domain": "math"}}},
@@ -121,6 +128,40 @@ async def test_agents_are_replaced_during_a_run(
         for number in range(NUM_ROWS)
     ]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return tmp_path
+
+
+async def collect(folder: Path, url: str, meanwhile: Callable[[], Awaitable[None]]) -> None:
+    """Collect all rows, do something when a quarter of the rollouts is there, and check what was collected."""
+    output = folder / "rollouts.jsonl"
+    command = ["collect", "--rows", "rows.jsonl", "--output", str(output), "--agent", "agent", "--json"]
+    collecting = start([*command, "--num-repeats", str(NUM_REPEATS)], folder, url)
+    await until(lambda: output.exists() and output.read_bytes().count(b"\n") >= NUM_ROWS * NUM_REPEATS // 8)
+    await meanwhile()
+    assert collecting.poll() is None, "the run has ended before everything was done"
+    out, err = await asyncio.to_thread(collecting.communicate, timeout=600)
+    assert collecting.returncode == 0, err.decode()
+    summary = json.loads(out)
+    assert (summary["done"], summary["failed"]) == (NUM_ROWS * NUM_REPEATS, 0)
+    lines = [json.loads(line) for line in output.read_text().splitlines()]
+    assert Counter((line["_ng_task_index"], line["_ng_rollout_index"]) for line in lines) == {
+        (row, repeat): 1 for row in range(NUM_ROWS) for repeat in range(NUM_REPEATS)
+    }
+    assert {line["reward"] for line in lines} == {1.0}
+    assert set(Counter((folder / "calls").read_text().split()).values()) == {2}, "each turn is asked once"
+    async with await Bus.connect(url, role="test", name="test") as bus:
+        for stream, count in (
+            (streams.ROLLOUTS, NUM_ROWS * NUM_REPEATS),
+            (streams.TASKS, 0),
+            (streams.DEAD_LETTERS, 0),
+        ):
+            assert (await bus.js.api(f"STREAM.INFO.{stream}"))["state"]["messages"] == count
+
+
+@pytest.mark.parametrize("order", ["this, then the later one", "the later one, then this"])
+async def test_agents_are_replaced_during_a_run(
+    up: Up, later: Path, own_server: EmbeddedServer, folder: Path, order: str
+) -> None:
     first, second = (None, later) if order.startswith("this") else (later, None)
     up("models", "resources", "services", release=second)
     agents = up("agents", release=first)
@@ -130,26 +171,46 @@ async def test_agents_are_replaced_during_a_run(
         "resources": "1" if second is None else "2",
         "services": "1" if second is None else "2",
     }
-    output = tmp_path / "rollouts.jsonl"
-    command = ["collect", "--rows", "rows.jsonl", "--output", str(output), "--agent", "agent", "--json"]
-    collecting = start([*command, "--num-repeats", str(NUM_REPEATS)], tmp_path, own_server.url)
-    await until(lambda: output.exists() and output.read_bytes().count(b"\n") >= NUM_ROWS // 4)
-    agents.send_signal(signal.SIGINT)
-    up("agents", release=second)
-    out, err = collecting.communicate(timeout=600)
-    assert collecting.returncode == 0, err.decode()
-    summary = json.loads(out)
-    assert (summary["done"], summary["failed"]) == (NUM_ROWS * NUM_REPEATS, 0)
-    lines = [json.loads(line) for line in output.read_text().splitlines()]
-    assert Counter((line["_ng_task_index"], line["_ng_rollout_index"]) for line in lines) == {
-        (row, repeat): 1 for row in range(NUM_ROWS) for repeat in range(NUM_REPEATS)
-    }
-    assert {line["reward"] for line in lines} == {1.0}
-    assert set(Counter(calls.read_text().split()).values()) == {2}, "each turn is asked once"
-    async with await Bus.connect(own_server.url, role="test", name="test") as bus:
-        for stream, count in (
-            (streams.ROLLOUTS, NUM_ROWS * NUM_REPEATS),
-            (streams.TASKS, 0),
-            (streams.DEAD_LETTERS, 0),
-        ):
-            assert (await bus.js.api(f"STREAM.INFO.{stream}"))["state"]["messages"] == count
+
+    async def replace() -> None:
+        agents.send_signal(signal.SIGINT)
+        up("agents", release=second)
+
+    await collect(folder, own_server.url, replace)
+
+
+async def test_a_cluster_replaces_its_processes_by_those_of_the_release_that_is_installed(
+    up: Up, later: Path, own_server: EmbeddedServer, folder: Path
+) -> None:
+    installed = folder / "installed"
+    cluster = up(release=installed)
+    before = await spoken(own_server.url)
+    assert set(before.values()) == {"1"}
+
+    async def replace() -> None:
+        installed.symlink_to(later)
+        cluster.send_signal(signal.SIGUSR1)
+        assert cluster.stdout is not None
+        while b"all processes are replaced" not in (line := await asyncio.to_thread(cluster.stdout.readline)):
+            assert line, "it has ended"
+
+    await collect(folder, own_server.url, replace)
+    assert await spoken(own_server.url) == dict.fromkeys(before, "2")
+
+
+async def test_replacing_ends_at_a_release_that_does_not_meet_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    env = Instance(name="env", kind="resources", implementation="mcqa", options={"domain": "other"})
+    async with Cluster([env], folder=tmp_path) as cluster:
+        processes = {child.name: child for child in cluster.children if isinstance(child, Child)}
+        before = processes["resources"].process
+        monkeypatch.setenv("PYTHONPATH", str(release(tmp_path / "far", "oldest=7, newest=7")))
+        with pytest.raises(UsageError, match=r"services: this is gymq .* with protocol 7 to 7, but env of the cluster"):
+            await cluster.replace_children()
+        assert cluster.not_serving == ["services"]
+        assert processes["resources"].process is before
+        monkeypatch.delenv("PYTHONPATH")
+        await cluster.replace_children()
+        assert cluster.not_serving == []
+        assert processes["resources"].process is not before

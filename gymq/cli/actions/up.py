@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
+import signal
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
@@ -24,6 +26,8 @@ from gymq.extensions import extensions
 from gymq.protocol.instances import Instance
 from gymq.redaction import redact
 from gymq.render import counted
+
+log = logging.getLogger("gymq.launch")
 
 
 def workers_to_start(config: Config, only: tuple[ClusterPart, ...]) -> list[Instance]:
@@ -60,13 +64,15 @@ async def run_cluster(
     has_server: bool,
     health: tuple[str, int] | None,
 ) -> None:
-    """Run a cluster until it is interrupted.
+    """Run a cluster until it is interrupted; at each SIGUSR1 its processes are replaced, as gymq is installed then.
 
     Args:
         is_whole: serve the interfaces of the configuration too.
         has_server: the NATS server is the cluster's own, which `gymq view` finds in this folder.
         health: host and port that answer `GET /health`, if any.
     """
+    is_to_replace = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, is_to_replace.set)
     with until_interrupted():
         async with AsyncExitStack() as stack:
             if health is not None:
@@ -80,9 +86,21 @@ async def run_cluster(
             if has_server and not serving:
                 print("gymq view, in this folder, shows runs and rollouts in a browser", flush=True)
             try:
-                await asyncio.Event().wait()
+                while await is_to_replace.wait():
+                    is_to_replace.clear()
+                    await _replace(cluster)
             finally:
                 print("stopping: rollouts in flight are finished or requeued", flush=True)
+
+
+async def _replace(cluster: Cluster) -> None:
+    print("replacing the processes, one after the other", flush=True)
+    try:
+        await cluster.replace_children()
+    except (UsageError, OSError) as error:
+        log.error("%s; no further process is replaced until the next SIGUSR1", error)
+    else:
+        print("all processes are replaced", flush=True)
 
 
 @asynccontextmanager
