@@ -32,7 +32,6 @@ CORE = {
     "collect": Command("Run", "Roll out a data set: rows in, verified rollouts out.", "gymq.cli.collect:collect"),
     "demo": Command("Run", "Run the demo: four environments, a simulated model.", "gymq.cli.demo:demo"),
     "data": Command("Run", "List, show, prepare and make data sets.", "gymq.cli.data:data"),
-    "rollouts": Command("Read", "List runs, or the rollouts of a run; show a rollout.", "gymq.cli.rollouts:rollouts"),
     "profile": Command("Read", "Show the statistics of a run.", "gymq.cli.profile:profile"),
     "list": Command("Author", "List the available workers and what each needs.", "gymq.cli.list:list"),
     "config": Command("Author", "Show or check a configuration.", "gymq.cli.config:config"),

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from gymq.workers.resources.inspect_ai import worker as inspect_worker
 
+from gymq.ext.rollout_files.files import rollout_lines
 from gymq.protocol.instances import Instance
-from gymq.runs.rollout_lines import rollout_lines
 from tests.support import episodes
 from tests.support.compatibility import record
 

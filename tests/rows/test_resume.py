@@ -3,7 +3,6 @@ from typing import Any
 
 import pytest
 
-from gymq.cli.actions.rollouts import _indices
 from gymq.data.jsonl import JsonlText
 from gymq.data.resume import Resume
 from gymq.data.rows import RowError
@@ -93,7 +92,6 @@ def test_a_line_has_the_attempts_before_its_task_and_those_within(
     assert json.loads(output_row(outcome)).get("_ng_attempt_index") == in_the_file
     earlier = in_the_file or 0
     assert json.loads(exact_record(outcome))["attempt"] == earlier
-    assert _indices(outcome) == ("0", "0", str(earlier + 1))
 
 
 def test_a_row_is_given_up_at_the_attempt_limit() -> None:

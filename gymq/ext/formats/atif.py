@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from gymq.ext.foreign.files import Format
-from gymq.ext.foreign.rollout import ForeignError, ForeignRollout, index_or, number, usage_of
+from gymq.ext.rollout_files.files import Format
+from gymq.ext.rollout_files.rollout import ForeignError, ForeignRollout, index_or, number, usage_of
 from gymq.protocol.decoding import UNDECODABLE
 from gymq.protocol.messages import VerifiedRollout
 from gymq.responses import Item, as_function, function_call_output

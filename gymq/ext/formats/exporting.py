@@ -17,7 +17,6 @@ from gymq.data.run_files import RunFiles
 from gymq.defaults import TokenForm
 from gymq.errors import UsageError
 from gymq.execution.services.profiler import last_profile
-from gymq.ext.foreign.files import formats
 from gymq.ext.formats.converted import ConvertedFile
 from gymq.ext.formats.mlflow import MlflowRun
 from gymq.ext.formats.run_report import RunReport
@@ -25,6 +24,7 @@ from gymq.ext.formats.table import RunTableFile
 from gymq.ext.formats.training_sets import TrainingSet, TrainingSetFile
 from gymq.ext.formats.trajectories import TrajectoryFile
 from gymq.ext.formats.wandb import WandbRun
+from gymq.ext.rollout_files.files import formats
 from gymq.protocol.messages import Outcome, Run
 from gymq.redaction import environment_secrets, hide
 from gymq.render import counted

@@ -15,8 +15,8 @@ from typing import IO, Any, cast
 
 import zstandard
 
-from gymq.ext.foreign.files import Format
-from gymq.ext.foreign.rollout import ForeignError, ForeignRollout, number, read_at, split_chat
+from gymq.ext.rollout_files.files import Format
+from gymq.ext.rollout_files.rollout import ForeignError, ForeignRollout, number, read_at, split_chat
 
 _HEADERS = ("header.json", "_journal/start.json")
 _SAMPLES = "samples/"

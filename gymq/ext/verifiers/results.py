@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from gymq.ext.foreign.files import Format
-from gymq.ext.foreign.rollout import (
+from gymq.ext.rollout_files.files import Format
+from gymq.ext.rollout_files.rollout import (
     ForeignError,
     ForeignRollout,
     index_or,

@@ -16,8 +16,8 @@ from typing import Any
 from gymq.data.records import Record
 from gymq.data.rows import AGENT_REF, PARAMS, ROLLOUT_INDEX, TASK_INDEX
 from gymq.data.trainer_results import result_fields
-from gymq.ext.foreign.files import Format
-from gymq.ext.foreign.rollout import ForeignError, ForeignRollout, index_or, number, split_chat
+from gymq.ext.rollout_files.files import Format
+from gymq.ext.rollout_files.rollout import ForeignError, ForeignRollout, index_or, number, split_chat
 from gymq.ext.verifiers.messages import chat_message, is_models, message, turns
 from gymq.protocol.messages import VerifiedRollout
 from gymq.protocol.tokens import GENERATION_FIELD

@@ -10,10 +10,10 @@ from pathlib import Path
 from gymq.bus import Bus, credentials
 from gymq.bus.credentials import VIEWER
 from gymq.cli.shared.cluster import LOGS, connected, require_run, stored_server
-from gymq.cli.shared.imported_files import imported
 from gymq.cli.shared.interrupts import until_interrupted
 from gymq.cluster import logs
 from gymq.errors import UsageError
+from gymq.ext.rollout_files.temporary_store import imported
 from gymq.ext.viewer.export import ViewerExport
 from gymq.ext.viewer.followed_store import NAME, FollowedStore, profiled
 from gymq.ext.viewer.viewer import Viewer

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gymq.ext.formats.atif import write_atif
-from gymq.runs.rollout_lines import rollout_lines
+from gymq.ext.rollout_files.files import rollout_lines
 from gymq.testing import function_call, reply
 from tests.support.compatibility import record
 

@@ -13,13 +13,12 @@ import pytest
 import zstandard
 
 from gymq.data.jsonl import JsonlError, JsonlFile, parse_object
-from gymq.ext.foreign.files import formats
-from gymq.ext.foreign.rollout import ForeignError
 from gymq.ext.formats.inspect_log import value_of
 from gymq.ext.formats.trajectories import TrajectoryFile
+from gymq.ext.rollout_files.files import formats, rollout_lines
+from gymq.ext.rollout_files.rollout import ForeignError
 from gymq.protocol.messages import Failure, FailureClass, Stage, VerifiedRollout
 from gymq.protocol.tokens import TOKEN_FIELDS
-from gymq.runs.rollout_lines import rollout_lines
 from tests.cli.conftest import Command
 from tests.support.compatibility import record
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from gymq.data.rows import RowError
+from gymq.ext.rollout_files.files import rollout_lines
 from gymq.ext.verifiers.traces import EPISODES
 from gymq.protocol.tokens import to_json
-from gymq.runs.rollout_lines import rollout_lines
 from gymq.testing import function_call, reply
 from gymq.trainer.groups import TrainerError
 from tests.support.compatibility import record

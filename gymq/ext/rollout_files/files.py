@@ -1,4 +1,4 @@
-"""Files of rollouts of other programs as lines of a result file."""
+"""Files of rollouts as lines of a result file."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from gymq.data.jsonl import JsonlError, JsonlFile, LineSource
-from gymq.ext.foreign.rollout import ForeignError, ForeignRollout, read_at
+from gymq.ext.rollout_files.rollout import ForeignError, ForeignRollout, read_at
 from gymq.extensions import extensions
 from gymq.protocol.decoding import UNDECODABLE
 from gymq.protocol.messages import VerifiedRollout
@@ -50,15 +50,15 @@ def formats() -> dict[str, Format]:
     return {found.name: found.load() for found in extensions("formats")}
 
 
-def foreign_lines(path: Path) -> LineSource | None:
-    """Return the lines of a file of another program; None: it is none.
+def rollout_lines(path: Path) -> LineSource:
+    """Return the lines of a file of rollouts: results of gymq and of NeMo Gym as they are.
 
-    Its form is recognised by its name and its first line. A `.json` file is one document.
+    The form of another program is recognised by the file's name and its first line. A `.json` file is one document.
     """
     if path.suffix == ".json" or any(path.suffix == form.suffix for form in formats().values()):
         return _Documents(path)
     of_lines = [form for form in formats().values() if form.read is not None]
-    return _Lines(path, of_lines) if _is_foreign(path, of_lines) else None
+    return _Lines(path, of_lines) if _is_foreign(path, of_lines) else JsonlFile(path)
 
 
 def _is_foreign(path: Path, of_lines: list[Format]) -> bool:

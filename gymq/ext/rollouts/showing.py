@@ -14,13 +14,13 @@ from rich.text import Text
 from gymq.bus import Bus
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cli.shared.cluster import connected, require_run, stored_url
-from gymq.cli.shared.imported_files import imported
 from gymq.cli.shared.run_summary import print_older_rewards
 from gymq.cli.shared.table import run_table
-from gymq.cli.shared.transcript import print_transcript, why_no_reward
 from gymq.data.rows import attempt_index
 from gymq.errors import UsageError
 from gymq.execution.services.profiler import last_profile
+from gymq.ext.rollout_files.temporary_store import imported
+from gymq.ext.rollouts.transcript import print_transcript, why_no_reward
 from gymq.protocol import subjects
 from gymq.protocol.messages import BadMessage, Outcome, VerifiedRollout
 from gymq.render import Listing, first_words, listing, listing_console, shown_decimal, shown_number, shown_seconds

@@ -13,8 +13,7 @@ from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import BlobRef
 from gymq.render import first_words, printable
-
-from .conftest import entry, row, write_workers
+from tests.cli.conftest import entry, row, write_workers
 
 
 def test_without_a_run_it_lists_the_runs(gymq, cluster, monkeypatch):

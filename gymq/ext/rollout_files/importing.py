@@ -33,6 +33,8 @@ from gymq.data.rows import (
 from gymq.data.run_configuration import encode_configuration
 from gymq.data.run_files import Manifest, RunFiles
 from gymq.errors import GymqError, UsageError
+from gymq.ext.rollout_files.files import rollout_lines
+from gymq.ext.rollout_files.names import name_of
 from gymq.protocol import subjects, token_forms
 from gymq.protocol.codec import encode
 from gymq.protocol.decoding import UNDECODABLE
@@ -48,7 +50,6 @@ from gymq.protocol.messages import (
     VerifiedRollout,
 )
 from gymq.protocol.tokens import TOKEN_FIELDS
-from gymq.runs.rollout_lines import name_of, rollout_lines
 
 _RESPONSE, _REWARD = "response", "reward"
 _OF_RESULT = RESULT_FIELDS | {ATTEMPT_INDEX, POLICY_VERSION}

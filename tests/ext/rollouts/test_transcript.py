@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from gymq.cli.shared.transcript import print_transcript
+from gymq.ext.rollouts.transcript import print_transcript
 from gymq.protocol.messages import VerifiedRollout
 from gymq.testing import reply
 

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from gymq.bus import Bus, streams
 from gymq.cli.shared.cluster import connected
-from gymq.cli.shared.rollout_import import Imported, import_rollouts
 from gymq.cli.shared.run_summary import print_older_rewards
 from gymq.cluster.server import EmbeddedServer
 from gymq.data.run_files import RunFiles
+from gymq.ext.rollout_files.importing import Imported, import_rollouts
 from gymq.render import printable
 from gymq.runs.older_rewards import older_rewards
 

@@ -5,14 +5,14 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import msgspec
 import pytest
 
 from gymq.bus import Bus
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.execution.services.profiler import Profiler
 from gymq.protocol.messages import Failure, FailureClass, Outcome, Stage, VerifiedRollout
-
-from .conftest import Command
+from tests.cli.conftest import Command
 
 
 def good(run: str, task: int) -> VerifiedRollout:
@@ -110,3 +110,9 @@ def test_nothing_is_read_behind_the_last_of_them(
     read.clear()
     assert failed(gymq, run) == []
     assert not read
+
+
+def test_the_attempts_of_earlier_starts_and_of_this_one_are_counted(gymq: Command, put: Put, run: str) -> None:
+    put(msgspec.structs.replace(good(run, 7), row=b'{"_ng_attempt_index": 1}', attempt=2), profiled=False)
+    (line,) = [line for line in gymq("rollouts", "--run", run).out.splitlines() if line.split()[:1] == ["7"]]
+    assert line.split()[:3] == ["7", "0", "4"]

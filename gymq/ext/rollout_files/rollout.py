@@ -22,9 +22,9 @@ from gymq.data.rows import (
 )
 from gymq.errors import GymqError
 from gymq.ext.http.chat_request import chat_messages_to_items
+from gymq.ext.rollout_files.names import name_of
 from gymq.protocol.messages import FailureClass, Stage
 from gymq.responses import Item, ResponsesError, response_without_model
-from gymq.runs.rollout_lines import name_of
 
 
 class ForeignError(GymqError, ValueError):

@@ -8,6 +8,7 @@ from typing import Annotated
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
+from gymq.cli.shared.command import Command
 from gymq.cli.shared.parameters import ClusterUrl, OptionalIndex
 from gymq.errors import UsageError
 
@@ -37,7 +38,7 @@ async def rollouts(
         limit: maximum number to list, 0 for all; default: 50, with --json all.
         json: print the exact records, one JSON object per line.
     """
-    from gymq.cli.actions.rollouts import DEFAULT_LIMIT, show_rollouts
+    from gymq.ext.rollouts.showing import DEFAULT_LIMIT, show_rollouts
 
     if file is not None and (run is not None or nats is not None):
         raise UsageError("FILE is read in place of a stored run: leave out --run and --nats")
@@ -48,3 +49,6 @@ async def rollouts(
     if limit is None:
         limit = 0 if json else DEFAULT_LIMIT
     return await show_rollouts(file, run, task, rollout, failed, limit, nats, json)
+
+
+ROLLOUTS = Command("Read", "List runs, or the rollouts of a run; show a rollout.", "gymq.ext.rollouts.command:rollouts")

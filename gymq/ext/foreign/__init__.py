@@ -1,1 +1,0 @@
-"""Rollouts in files of other programs: what the packages that read them share."""

@@ -1,0 +1,1 @@
+"""`gymq rollouts`: runs and rollouts, read in a terminal."""
