@@ -3,11 +3,14 @@
 import asyncio
 import contextlib
 import gc
+import importlib
 import logging
+import os
 import secrets
 import signal
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from gymq.workers.models.openai_model.retry import Tries
@@ -18,6 +21,7 @@ from gymq.bus.discovery import is_running
 from gymq.bus.jetstream import JetStream
 from gymq.cluster.server import EmbeddedServer
 from gymq.failures import Retry
+from gymq.processes import KillableProcesses
 from tests.support.queues import queues_of_runs
 
 # A shell that runs the tests in the background has SIGINT ignored, which all processes that they start would inherit.
@@ -29,6 +33,9 @@ with contextlib.suppress(ImportError):  # not in the environment of tests/vllm
     # A busy machine makes no test fail: the default is a deadline of 200 ms for each example.
     settings.register_profile("gymq", deadline=None)
     settings.load_profile("gymq")
+
+
+Connect = Callable[[str], Awaitable[Bus]]
 
 
 async def _start(store: Path) -> EmbeddedServer:
@@ -129,3 +136,55 @@ def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
 def run() -> str:
     """The name of a run, instance or stream that exists nowhere else."""
     return f"r{secrets.token_hex(6)}"
+
+
+@pytest.fixture
+async def connect() -> AsyncIterator[Connect]:
+    """Connects to a URL; closed when the test ends."""
+    connected = []
+
+    async def new(url: str) -> Bus:
+        bus = await Bus.connect(url, role="test", name="test")
+        connected.append(bus)
+        return bus
+
+    yield new
+    for bus in connected:
+        await bus.close()
+
+
+@pytest.fixture
+async def other_bus(shared_url: str, connect: Connect) -> Bus:
+    """A second connection to the shared server."""
+    return await connect(shared_url)
+
+
+@pytest.fixture
+async def own_bus(own_server: EmbeddedServer, connect: Connect) -> Bus:
+    """A connection to the server that the test may kill."""
+    return await connect(own_server.url)
+
+
+@pytest.fixture
+def kill_server(own_server: EmbeddedServer) -> Callable[[], Awaitable[None]]:
+    async def kill() -> None:
+        os.kill(own_server.pid, signal.SIGKILL)
+        await own_server.wait()
+
+    return kill
+
+
+@pytest.fixture(scope="session")
+def authors() -> Iterator[Any]:
+    """The module `process_authors`, which processes find by its name."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(Path(__file__).parent / "support" / "authors")
+        yield importlib.import_module("process_authors")
+
+
+@pytest.fixture(scope="session")
+def processes(authors: Any) -> Iterator[KillableProcesses]:
+    """One pool for many tests: starting one takes longer than anything it does."""
+    pool = KillableProcesses(2)
+    yield pool
+    pool.close()

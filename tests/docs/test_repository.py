@@ -47,6 +47,20 @@ def test_a_file_of_the_repository_is_yaml(file):
     assert isinstance(yaml.safe_load(file.read_text(encoding="utf-8")), dict)
 
 
+# Folders of tests that run several parts together, and what tests share.
+TOGETHER = {
+    *("cases", "chaos", "conformance", "docker", "docs", "e2e", "golden", "hubs", "kubernetes", "releases", "security"),
+    *("support", "vllm", "wheel"),
+}
+
+
+def test_the_folders_of_tests_are_those_of_the_code():
+    code = {folder.name for folder in (ROOT / "gymq").iterdir() if any(folder.glob("*.py"))}
+    beside = {folder.name for folder in (ROOT / "tests").iterdir() if any(folder.rglob("*.py"))} - code - TOGETHER
+    assert beside <= {module.stem for module in (ROOT / "gymq").glob("*.py")}
+    assert code <= {folder.name for folder in (ROOT / "tests").iterdir()}
+
+
 def test_every_form_for_issues_has_what_a_form_needs():
     forms = [file for file in (ROOT / ".github" / "ISSUE_TEMPLATE").glob("*.yml") if file.name != "config.yml"]
     assert forms

@@ -20,7 +20,7 @@ from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.instances import Instance
 from gymq.protocol.messages import Task
-from tests.messages.builders import EXAMPLES
+from tests.protocol.builders import EXAMPLES
 from tests.support.waiting import until, until_answer
 
 HERE = Path(__file__).parent

@@ -14,7 +14,7 @@ from gymq.cluster.server import EmbeddedServer
 from gymq.execution.services.profiler import last_profile
 from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.messages import VerifiedRollout
-from tests.messages.builders import MESSAGE_TYPES
+from tests.protocol.builders import MESSAGE_TYPES
 from tests.support.waiting import until_answer
 
 from .recording import HERE, NUM_TASKS, RUN, dead_letters, instances, outcomes

@@ -20,7 +20,7 @@ from gymq.runs.collection.options import CollectOptions
 from gymq.runs.collection.plan import RunPlan
 from gymq.trainer import TrainerError, TrainingRun
 from gymq.trainer.groups import Sample
-from tests.runtime.test_weights import safetensors
+from tests.bus.weights.test_weights import safetensors
 from tests.support.engine import Body, Engine, say
 from tests.support.environments import Counter, Grader
 from tests.support.waiting import until

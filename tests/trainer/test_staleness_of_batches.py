@@ -15,7 +15,7 @@ import gymq
 from gymq.bus import Bus
 from gymq.testing import function_call, reply
 from gymq.trainer import TrainingBatch, TrainingRun
-from tests.runtime.test_weights import Echo, Replicas, safetensors
+from tests.bus.weights.test_weights import Echo, Replicas, safetensors
 from tests.support.environments import Counter
 from tests.support.waiting import until, until_answer
 from tests.support.world import World

@@ -10,7 +10,7 @@ import pytest
 from gymq.bus import Bus, NoAnswer
 from gymq.bus.weights.pushing import Pushed, PushError, newest
 from gymq.trainer import TrainingRun
-from tests.runtime.test_weights import Replicas, safetensors
+from tests.bus.weights.test_weights import Replicas, safetensors
 from tests.support.environments import Grader
 from tests.support.world import World
 

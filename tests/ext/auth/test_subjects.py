@@ -7,7 +7,7 @@ import pytest
 from gymq.bus.credentials import OPERATOR
 from gymq.ext.auth.roles import ROLES, Role
 from gymq.protocol.subjects import SUBJECTS, Subject
-from tests.runtime.test_subjects import table
+from tests.protocol.test_subjects import table
 
 EXAMPLES = {"task": "7", "rollout": "7", "n": "7", "verb": "PING"}
 

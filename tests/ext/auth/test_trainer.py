@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from gymq.trainer import TrainingRun
-from tests.runtime.test_weights import Replicas, safetensors
+from tests.bus.weights.test_weights import Replicas, safetensors
 from tests.support.engine import Body, say
 from tests.support.environments import Grader
 from tests.support.world import World, guarded_world

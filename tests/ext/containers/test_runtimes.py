@@ -7,10 +7,10 @@ import pytest
 
 import gymq
 from gymq.ext.containers import Apptainer, Docker, network_address
-from tests.agents.swe import needs_docker
 from tests.support.compatibility import record
 from tests.support.owners import start_owner
 from tests.support.waiting import DEADLINE_S, until
+from tests.workers.agents.swe import needs_docker
 
 
 async def test_a_program_that_takes_too_long_is_ended():

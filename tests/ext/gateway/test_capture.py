@@ -12,8 +12,8 @@ from gymq.ext.gateway import Capture, Gateway
 from gymq.protocol.messages import Generate
 from gymq.sandbox import Subprocess
 from gymq.testing import reply
-from tests.agents.script import Script, agent, rollout, said
-from tests.agents.swe import needs_docker
+from tests.workers.agents.script import Script, agent, rollout, said
+from tests.workers.agents.swe import needs_docker
 
 
 def with_tokens(response, prompt, sampled):

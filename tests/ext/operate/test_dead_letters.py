@@ -16,8 +16,8 @@ from gymq.cli import main
 from gymq.protocol import subjects
 from gymq.protocol.messages import VerifiedRollout
 from gymq.protocol.subjects import RolloutId
-from tests.dead_letters.conftest import DeadLetterCluster, well
-from tests.dead_letters.conftest import cluster as cluster
+from tests.bus.queue.dead_letters.conftest import DeadLetterCluster, well
+from tests.bus.queue.dead_letters.conftest import cluster as cluster
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,6 @@ from gymq.ext.viewer.run_states import RunState
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import Run
-from tests.runtime.conftest import connect as connect
-from tests.runtime.conftest import own_bus as own_bus
 
 from .conftest import rollout
 

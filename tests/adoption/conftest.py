@@ -1,3 +1,0 @@
-"""Commands, called as a person does."""
-
-from tests.cli.conftest import gymq as gymq
