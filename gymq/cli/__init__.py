@@ -31,10 +31,7 @@ GROUPS = ("Run", "Read", "Author", "Operate")
 CORE = {
     "collect": Command("Run", "Roll out a data set: rows in, verified rollouts out.", "gymq.cli.collect:collect"),
     "demo": Command("Run", "Run the demo: four environments, a simulated model.", "gymq.cli.demo:demo"),
-    "data": Command("Run", "List, show, prepare and make data sets.", "gymq.cli.data:data"),
     "profile": Command("Read", "Show the statistics of a run.", "gymq.cli.profile:profile"),
-    "list": Command("Author", "List the available workers and what each needs.", "gymq.cli.list:list"),
-    "config": Command("Author", "Show or check a configuration.", "gymq.cli.config:config"),
     "up": Command("Operate", "Start a cluster on this machine and keep it running.", "gymq.cli.up:up"),
     "status": Command("Operate", "Show server, streams, workers, queues and runs.", "gymq.cli.status:status"),
 }

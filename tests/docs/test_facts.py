@@ -10,10 +10,8 @@ from gymq.bus.queue.client import LOOK_AGAIN_EVERY_S
 from gymq.bus.rpc.routing import EXPIRES_S
 from gymq.bus.rpc.serving import ACCEPT_AFTER_S
 from gymq.bus.rpc.tries import ACCEPT_TIMEOUT_S
-from gymq.cli.actions.list import RESOURCES_COLUMNS, resources_cells
 from gymq.defaults import MAX_TIMEOUT_S
 from gymq.execution.loading import registry
-from gymq.execution.loading.worker_description import describe_worker
 from gymq.execution.model_runner import LOOK_EVERY_S
 from gymq.execution.weights_follower import READ_AGAIN_S
 from gymq.failures import RETRIES, RETRYABLE
@@ -151,27 +149,6 @@ def test_the_map_has_every_module_and_package_once():
 
 
 # The workers ----------------------------------------------------------------------------------------------------------
-
-
-SHOWN = ("rewards", "needs")  # `gymq list` shows the other columns too
-
-
-def worker_row(name):
-    """The facts about a resources worker, as docs/environments.md shows them."""
-    facts = describe_worker("resources", name)
-    assert facts.problem is None
-    assert facts.reward_range is not None, f"{name} declares no reward_range"
-    cells = dict(zip(RESOURCES_COLUMNS, resources_cells(facts), strict=True))
-    return [f"[{name}](../workers/resources/{name}/README.md)", *(cells[column] for column in SHOWN)]
-
-
-def test_the_table_of_workers_is_true():
-    names = sorted(path.parent.name for path in (ROOT / "workers" / "resources").glob("*/worker.py"))
-    expected = [worker_row(name) for name in names]
-    shown = "\n".join(f"| {' | '.join(cells)} |" for cells in expected)
-    table = rows("docs/environments.md", "worker", *SHOWN)
-    assert table == expected, f"the table has to be:\n{shown}"
-
 
 WORKERS = sorted(path.parent for path in (ROOT / "workers" / "resources").glob("*/worker.py"))
 

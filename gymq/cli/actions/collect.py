@@ -16,10 +16,10 @@ import msgspec
 import pydantic
 
 from gymq.authoring import first_problem
-from gymq.cli.actions.data import chosen_block, ready_rows
 from gymq.cli.actions.joined_cluster import ClusterStopped, check_served, noticing_its_end, run_joined
 from gymq.cli.shared.cluster import check_workers, cluster_url, open_bus
 from gymq.cli.shared.configuration import read_config, read_prompt, verifiers_of
+from gymq.cli.shared.datasets import chosen_block, ready_rows
 from gymq.cli.shared.parameters import CollectArguments
 from gymq.cli.shared.run_summary import RunSummary, print_older_rewards, summary_of
 from gymq.cli.shared.sampling import read_sampling

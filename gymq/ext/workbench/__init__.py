@@ -1,1 +1,1 @@
-"""What authors of workers use: `gymq init` and `gymq test`."""
+"""What authors of workers use: `gymq init`, `test`, `list` and `config`."""

@@ -10,17 +10,24 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path, PurePosixPath
 from typing import Any
 
+import msgspec
+
 from gymq.cli.actions.collect import configured_window
-from gymq.cli.actions.data import blocks_of, collate
 from gymq.cli.actions.profile import profile_files
-from gymq.cli.shared.configuration import read_config
+from gymq.cli.shared.configuration import read_config, read_prompt
+from gymq.cli.shared.datasets import blocks_of, ready_rows
 from gymq.cli.shared.parameters import NOWHERE, OF_THE_ROWS, CollectArguments
 from gymq.cli.shared.sampling import read_sampling
 from gymq.config import load
+from gymq.config.dataset_blocks import DatasetBlock
 from gymq.config.errors import choices
 from gymq.config.overrides import Override, parse
 from gymq.config.unknown import CONCURRENCY
+from gymq.data.datasets import Dataset
+from gymq.data.jsonl import JsonlError, atomic_write, numbered_lines, parse_object
+from gymq.data.rows import AGENT_REF, RowError
 from gymq.data.run_files import ReportFiles
+from gymq.data.short_rows import complete_params
 from gymq.errors import UsageError
 from gymq.ext.nemo_gym.addresses import DEFAULT_HEAD_PORT
 from gymq.protocol.instances import KIND_OF
@@ -78,8 +85,28 @@ def end_to_end_of(settings: Sequence[str]) -> tuple[list[str], CollectArguments]
     output = Path(_text(_taken(others, COLLECTION)[0], "output_jsonl_fpath", "ng_e2e_collect_rollouts"))
     collated = output.parent / "preprocessed_datasets" / f"{split}.jsonl"
     if not (_flag(given, "reuse_existing_data_preparation") and collated.exists()):
-        collate(blocks, collated)
+        _collate(blocks, collated)
     return collection_of([*others, f"++input_jsonl_fpath={json.dumps(str(collated))}"])
+
+
+def _collate(blocks: Sequence[DatasetBlock], output: Path) -> None:
+    """Write the rows of data sets to one file, each with its agent and its prompt, as often as its block says."""
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        with atomic_write(output) as file:
+            for block in blocks:
+                template = block.prompt()
+                prompt = None if template is None else read_prompt(template)
+                for _, where, line in numbered_lines(Dataset(ready_rows(block))):
+                    try:
+                        fields = dict(parse_object(line))
+                        complete_params(fields, prompt)
+                    except (JsonlError, RowError) as error:
+                        raise RowError(f"{where}: {error}") from None
+                    row = msgspec.json.encode({**fields, AGENT_REF: {"name": block.agent}})
+                    file.write((row + b"\n") * block.num_repeats)
+    except OSError as error:
+        raise UsageError(f"{output} cannot be written: {error.strerror or error}") from None
 
 
 def collection_of(settings: Sequence[str]) -> tuple[list[str], CollectArguments]:

@@ -113,9 +113,10 @@ def dump_config(*settings: str) -> int:
     Args:
         settings: changes to the configuration, such as `+config_paths=[a.yaml,b.yaml]`.
     """
-    from gymq.cli.config import config
+    from gymq.cli import make_app
 
-    return config("show", *settings)
+    status: int = make_app("config")(["config", "show", *settings], result_action="return_value")
+    return status
 
 
 @ng.command

@@ -28,9 +28,9 @@ def list(
     """
     import msgspec
 
-    from gymq.cli.actions.list import print_benchmarks, print_facts
     from gymq.execution.loading.registry import worker_names
-    from gymq.execution.loading.worker_description import describe_worker
+    from gymq.ext.workbench.listing import print_benchmarks, print_facts
+    from gymq.ext.workbench.worker_description import describe_worker
     from gymq.render import listing_console
 
     console = listing_console()

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from cyclopts import App, Parameter
 
+from gymq.cli.shared.command import Command
 from gymq.cli.shared.parameters import NOWHERE, Count, OptionalCount, Overrides, WorkerSources
 
 data = App(name="data", help="List, show, prepare and make data sets.", default_parameter=Parameter(negative=()))
@@ -35,7 +36,7 @@ def make(
         tokenizer: folder or Hugging Face name of the tokenizer that counts the tokens; default: an estimate.
         output: file to write, compressed if its name ends in .gz or .zst; default: standard output.
     """
-    from gymq.cli.actions.data import make_data
+    from gymq.ext.datasets.actions import make_data
 
     make_data(environment, rows, tokens, seed, kind, tokenizer, output)
     return 0
@@ -52,8 +53,9 @@ def list_data(
     Args:
         json: print one JSON object per line instead of a table.
     """
-    from gymq.cli.actions.data import blocks_of, list_blocks
     from gymq.cli.shared.configuration import read_config
+    from gymq.cli.shared.datasets import blocks_of
+    from gymq.ext.datasets.actions import list_blocks
 
     list_blocks(blocks_of(read_config(sources, overrides, check=False, needs_policy=False), sources), as_json=json)
     return 0
@@ -75,7 +77,7 @@ def show(
     Args:
         rows: how many rows to show.
     """
-    from gymq.cli.actions.data import rows_of, show_rows
+    from gymq.ext.datasets.actions import rows_of, show_rows
 
     show_rows(rows_of(name, sources, overrides), rows)
     return 0
@@ -99,7 +101,10 @@ async def prepare(
         network: run the script as you, without a sandbox, so that it can download; only for scripts that you trust.
         again: prepare rows again that exist already.
     """
-    from gymq.cli.actions.data import prepare_data
+    from gymq.ext.datasets.actions import prepare_data
 
     await prepare_data(name, sources, overrides, with_network=network, again=again)
     return 0
+
+
+DATA = Command("Run", "List, show, prepare and make data sets.", "gymq.ext.datasets.command:data")

@@ -14,7 +14,7 @@ from gymq.config.assembled import POLICY, SIMULATED_MODEL
 from gymq.config.benchmarks import Benchmark, benchmarks
 from gymq.config.dataset_blocks import BENCHMARK, dataset_blocks
 from gymq.defaults import Kind
-from gymq.execution.loading.worker_description import WorkerDescription, describe_worker
+from gymq.ext.workbench.worker_description import WorkerDescription, describe_worker
 from gymq.render import first_words, listing, printable
 
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from gymq.cli import make_app
-from gymq.cli.actions.data import makers
 from gymq.data.jsonl import JsonlError
-from gymq.data.token_counts import estimated_tokens, token_counter
 from gymq.errors import UsageError
 from gymq.execution.loading.registry import find_class
+from gymq.ext.datasets.actions import makers
+from gymq.ext.datasets.token_counts import estimated_tokens, token_counter
 
 MAKER = '''
 import gymq

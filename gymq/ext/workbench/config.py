@@ -24,8 +24,8 @@ def config(
         action: show or check.
         json: print one JSON object.
     """
-    from gymq.cli.actions.config import ACTIONS, check_config, show_config
     from gymq.cli.shared.configuration import read_config
+    from gymq.ext.workbench.configuration import ACTIONS, check_config, show_config
 
     if action not in ACTIONS:
         # `gymq config key=value` leaves the action out.

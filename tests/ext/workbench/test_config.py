@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from .conftest import LETTERS, row, write_workers
+from tests.cli.conftest import LETTERS, row, write_workers
 
 
 @pytest.fixture

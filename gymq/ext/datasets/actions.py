@@ -1,8 +1,7 @@
-"""The work of `gymq data`, and the data set of a collection."""
+"""The work of `gymq data`."""
 
 from __future__ import annotations
 
-import asyncio
 import shlex
 import sys
 from collections.abc import Sequence
@@ -12,18 +11,16 @@ from typing import Any
 
 import msgspec
 
-from gymq.cli.shared.configuration import read_config, read_prompt
+from gymq.cli.shared.configuration import read_config
+from gymq.cli.shared.datasets import blocks_of
 from gymq.cli.shared.parameters import WorkerSources
-from gymq.config import Config
-from gymq.config.benchmarks import find_benchmark
-from gymq.config.dataset_blocks import BENCHMARK, DatasetBlock, dataset_blocks, find_block
+from gymq.config.dataset_blocks import BENCHMARK, DatasetBlock, find_block
 from gymq.data.datasets import HUB, READABLE, Dataset
 from gymq.data.jsonl import JsonlError, atomic_write, numbered_lines, parse_object
-from gymq.data.rows import AGENT_REF, RowError
-from gymq.data.short_rows import complete_params
-from gymq.data.token_counts import token_counter
+from gymq.data.rows import RowError
 from gymq.errors import UsageError
 from gymq.execution.loading.registry import WorkerNotFound, find_class, worker_names
+from gymq.ext.datasets.token_counts import token_counter
 from gymq.render import counted, listing, listing_console, printable
 from gymq.resources import Resources, RowsWanted
 from gymq.runs.collection.preparation import prepare
@@ -83,55 +80,6 @@ def makers() -> list[str]:
 _SHOWN_CHARS = 400  # of a row
 
 
-def blocks_of(config: Config, sources: WorkerSources) -> list[DatasetBlock]:
-    """Return the data sets of a configuration; paths in that of a benchmark are relative to its root."""
-    roots = [] if sources.benchmark is None else [find_benchmark(sources.benchmark, sources.search_dir).root]
-    return dataset_blocks(config, roots)
-
-
-def chosen_block(config: Config, sources: WorkerSources, dataset: str | None, agent: str | None) -> DatasetBlock:
-    """Return the data set of a collection: the one with this name or type, or that of the benchmark."""
-    blocks = [block for block in blocks_of(config, sources) if agent in (None, block.agent)]
-    return find_block(blocks, dataset or BENCHMARK)
-
-
-def ready_rows(block: DatasetBlock) -> Path:
-    """Return the file of a data set's rows, made now if it is not there."""
-    return asyncio.run(prepare(block))
-
-
-def collate(blocks: Sequence[DatasetBlock], output: Path) -> None:
-    """Write the rows of data sets to one file, each with its agent and its prompt, as often as its block says."""
-    try:
-        output.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_write(output) as file:
-            for block in blocks:
-                template = block.prompt()
-                prompt = None if template is None else read_prompt(template)
-                for _, where, line in numbered_lines(Dataset(ready_rows(block))):
-                    fields = _fields(line, where)
-                    try:
-                        complete_params(fields, prompt)
-                    except RowError as error:
-                        raise RowError(f"{where}: {error}") from None
-                    row = msgspec.json.encode({**fields, AGENT_REF: {"name": block.agent}})
-                    file.write((row + b"\n") * block.num_repeats)
-    except OSError as error:
-        raise UsageError(f"{output} cannot be written: {error.strerror or error}") from None
-
-
-def _fields(line: bytes, where: str) -> dict[str, Any]:
-    """Return the fields of a row.
-
-    Raises:
-        RowError: the line is not one; the message begins with `where`.
-    """
-    try:
-        return dict(parse_object(line))
-    except JsonlError as error:
-        raise RowError(f"{where}: {error}") from None
-
-
 def list_blocks(blocks: Sequence[DatasetBlock], *, as_json: bool) -> None:
     if as_json:
         for block in blocks:
@@ -156,6 +104,18 @@ def _where(block: DatasetBlock) -> str:
     if block.source is not None:
         return f"to be fetched: {HUB}{block.source.repository}"
     return "missing" if block.prepare_script is None else f"to be made by {block.prepare_script}"
+
+
+def _fields(line: bytes, where: str) -> dict[str, Any]:
+    """Return the fields of a row.
+
+    Raises:
+        RowError: the line is not one; the message begins with `where`.
+    """
+    try:
+        return dict(parse_object(line))
+    except JsonlError as error:
+        raise RowError(f"{where}: {error}") from None
 
 
 def _block_named(name: str, sources: WorkerSources, overrides: Sequence[str]) -> DatasetBlock:

@@ -5,11 +5,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from gymq.cli.actions import list as listed
-from gymq.cli.actions.list import BenchmarkFacts, print_benchmarks
 from gymq.config.benchmarks import Benchmark
-
-from .conftest import Command
+from gymq.ext.workbench import listing as listed
+from gymq.ext.workbench.listing import BenchmarkFacts, print_benchmarks
 
 FACTS = {
     "aime": BenchmarkFacts("aime", "math_with_judge", "simple_agent", 32, ["judge", "rows"]),
@@ -37,21 +35,3 @@ def test_needs_are_explained_and_what_cannot_run_is_apart(
         "search",
         *["tavily_api_key:", "cannot", "be", "resolved"],
     ]
-
-
-def test_the_command_that_makes_missing_rows_is_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, gymq: Command
-) -> None:
-    folder = tmp_path / "their hub" / "benchmarks" / "sums"
-    folder.mkdir(parents=True)
-    (folder / "config.yaml").write_text(
-        "config_paths: [workers/resources/mcqa/config.yaml]\n"
-        "sums_agent:\n  _inherit_from: mcqa_simple_agent\n  responses_api_agents:\n    simple_agent:\n"
-        "      datasets: [{name: sums, type: benchmark, jsonl_fpath: benchmarks/sums/sums.jsonl,"
-        " prepare_script: benchmarks/sums/prepare.py}]\n"
-    )
-    (folder / "prepare.py").touch()
-    monkeypatch.chdir(tmp_path)
-    error = gymq("data", "show", "sums", "--benchmark", "sums", "--search-dir", "their hub").err
-    assert "`gymq data prepare sums --benchmark sums --search-dir 'their hub'` makes them" in error
-    assert "no policy is given" not in error  # nothing asks one

@@ -6,7 +6,10 @@ import pytest
 
 from gymq.cli import make_app
 from gymq.execution.loading.registry import worker_names
-from gymq.execution.loading.worker_description import describe_worker
+from gymq.ext.workbench.listing import RESOURCES_COLUMNS, resources_cells
+from gymq.ext.workbench.worker_description import describe_worker
+from tests.docs.blocks import ROOT
+from tests.docs.test_facts import rows
 
 RIGHT_OR_NOT = """
 import gymq
@@ -60,3 +63,23 @@ def test_a_worker_that_cannot_be_imported_is_listed_with_the_reason(tmp_path):
     file = tmp_path / "env.py"
     file.write_text("import a_library_that_is_not_there\n")
     assert "a_library_that_is_not_there" in (describe_worker("resources", str(file)).problem or "")
+
+
+SHOWN = ("rewards", "needs")  # `gymq list` shows the other columns too
+
+
+def worker_row(name):
+    """The facts about a resources worker, as docs/environments.md shows them."""
+    facts = describe_worker("resources", name)
+    assert facts.problem is None
+    assert facts.reward_range is not None, f"{name} declares no reward_range"
+    cells = dict(zip(RESOURCES_COLUMNS, resources_cells(facts), strict=True))
+    return [f"[{name}](../workers/resources/{name}/README.md)", *(cells[column] for column in SHOWN)]
+
+
+def test_the_table_of_workers_is_true():
+    names = sorted(path.parent.name for path in (ROOT / "workers" / "resources").glob("*/worker.py"))
+    expected = [worker_row(name) for name in names]
+    shown = "\n".join(f"| {' | '.join(cells)} |" for cells in expected)
+    table = rows("docs/environments.md", "worker", *SHOWN)
+    assert table == expected, f"the table has to be:\n{shown}"

@@ -1,0 +1,1 @@
+"""`gymq data`: data sets listed, shown, prepared and made."""
