@@ -23,8 +23,6 @@ from rich.table import Table
 from rich.text import Text
 
 STATUS_STYLES = {"ok": "green", "failed": "red", "none": "dim"}  # of a check
-_GAP = 2  # between two columns
-_HANGING = 2  # columns by which the further lines of a paragraph are indented
 _AGENT_SUFFIX = "_simple_agent"  # what the agent of most environments is called, behind their name
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 # Everything that moves the cursor, starts an escape sequence or turns the direction; line ends and tabs stay.
@@ -52,7 +50,7 @@ def print_prose(text: str, file: TextIO) -> None:
 
 
 def _broken_between_words(line: str, width: int) -> str:
-    indent = " " * (len(line) - len(line.lstrip()) + _HANGING)
+    indent = " " * (len(line) - len(line.lstrip()) + 2)
     return textwrap.fill(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
@@ -202,7 +200,7 @@ class Listing:
             most.append(max(one.maximum for one in measured))
             whole = heading in self._names or heading in self._numbers
             least.append(most[-1] if whole else max(one.minimum for one in measured))
-        left = room - sum(least) - _GAP * (len(least) - 1)
+        left = room - sum(least) - 2 * (len(least) - 1)  # two columns between each two
         if left < 0:
             return None
         widths = {}

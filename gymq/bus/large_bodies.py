@@ -11,13 +11,12 @@ from collections import deque
 from collections.abc import Callable
 
 LARGE_BYTES = 64 << 10  # smaller bodies do not count
-MOST_BYTES = 8 << 20
 
 
 class LargeBodies:
     """The large bodies of a process that are sent and not yet taken."""
 
-    def __init__(self, most_bytes: int = MOST_BYTES) -> None:
+    def __init__(self, most_bytes: int = 8 << 20) -> None:
         self._most_bytes = most_bytes
         self._num_bytes = 0
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()

@@ -30,7 +30,6 @@ from gymq.failures import LoopBlocked, Place, innermost_of_author
 
 BEAT_S = 1.0
 TICK_S = 1.5  # longer than a beat
-PATIENCE_S = 4.0  # between the first tick and the one that ends a call, the fourth: it has blocked for 5 to 6 s
 MOST_TICKS = 4  # as many as it takes to end a call
 
 SIGNAL = signal.SIGUSR2
@@ -87,8 +86,9 @@ class LoopWatch:
         if (place := innermost_of_author(_stack(frame))) is None:
             return
         function = (place.file, place.function)
-        # One that has blocked before is ended before callers take this process for dead, and their calls for lost.
-        if (seconds := now - self._first_tick) > PATIENCE_S or function in self._known:
+        # A call is ended by its fourth tick: it has blocked for 5 to 6 s then. One that has blocked before is ended
+        # before callers take this process for dead, and their calls for lost.
+        if (seconds := now - self._first_tick) > 4.0 or function in self._known:
             self._known.add(function)
             self._resumed()
             raise LoopBlocked(blocked(place, seconds + BEAT_S))

@@ -10,8 +10,6 @@ import msgspec
 
 from gymq.redaction import MASK
 
-MAX_SHOWN_CHARS = 60
-
 _NOT_ASKED = frozenset(
     {
         *("cache", "cache_max_gb", "debug", "default_headers", "dialect", "hf_home", "max_concurrency"),
@@ -112,4 +110,4 @@ def _shown(value: Any) -> str:
     if value is None:
         return "nothing"
     text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
-    return text if len(text) <= MAX_SHOWN_CHARS else f"{text[:MAX_SHOWN_CHARS]}..."
+    return text if len(text) <= 60 else f"{text[:60]}..."

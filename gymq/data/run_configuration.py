@@ -19,10 +19,8 @@ from gymq.redaction import (
 )
 
 MAX_BYTES = 64 * 1024
-TEXT_LIMITS = (20_000, 2_000, 200)  # characters of a text; the next one if the whole is too large
 
 _ENVIRONMENTS = frozenset({"env", "environ", "environment"})  # of a program: any variable may be a secret
-_MIN_CHARS = 8  # of an environment variable's value that is looked for in other texts
 
 
 class RunConfiguration(msgspec.Struct, frozen=True):
@@ -45,7 +43,7 @@ def encode_configuration(options: Mapping[str, Any], workers: Mapping[str, Recor
         options: options of the run, by path.
         workers: workers of the configuration.
     """
-    for most in TEXT_LIMITS:
+    for most in (20_000, 2_000, 200):  # characters of a text
         text = _Text(most)
         kept = _hidden(options, text)
         instances = {
@@ -80,7 +78,7 @@ class _Text:
     def __init__(self, most: int) -> None:
         self.is_cut = False
         self._most = most
-        self._secrets = sorted((one for one in environment_secrets() if len(one) >= _MIN_CHARS), key=len, reverse=True)
+        self._secrets = sorted((one for one in environment_secrets() if len(one) >= 8), key=len, reverse=True)
 
     def of(self, text: str) -> str:
         for secret in self._secrets:

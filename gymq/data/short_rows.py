@@ -20,7 +20,6 @@ SCRIPTS = ("simulated_solution", "simulated_mistake")
 Fields = dict[str, Any]
 """Fields of a row: the JSON text of the input, or a value that replaces it."""
 
-_MAX_SHOWN = 12  # fields that a message names
 NULL = msgspec.Raw(b"null")
 
 
@@ -128,5 +127,6 @@ def _script(value: msgspec.Raw, name: str) -> str:
 def _listed(names: list[str]) -> str:
     if not names:
         return "none"
-    more = f" and {len(names) - _MAX_SHOWN} more" if len(names) > _MAX_SHOWN else ""
-    return ", ".join(name[:60] for name in names[:_MAX_SHOWN]) + more
+    shown = names[:12]
+    more = f" and {len(names) - len(shown)} more" if len(names) > len(shown) else ""
+    return ", ".join(name[:60] for name in shown) + more

@@ -11,7 +11,6 @@ from gymq.judge.asking import Judgement as Judgement
 from gymq.judge.asking import Reader as Reader
 from gymq.judge.asking import all_of as all_of
 from gymq.judge.asking import compare as compare
-from gymq.judge.options import DEFAULT_CONCURRENCY as DEFAULT_CONCURRENCY
 from gymq.judge.options import EqualityOptions as EqualityOptions
 from gymq.judge.options import EqualityTemplateOptions as EqualityTemplateOptions
 from gymq.judge.options import JudgeOptions as JudgeOptions

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Generic, TypeVar
 
-from gymq.judge.options import DEFAULT_CONCURRENCY, JudgeOptions
+from gymq.judge.options import JudgeOptions
 from gymq.resources import Need, Resources, RowT
 from gymq.resources.judge_calls import recorded_calls
 from gymq.resources.resources import StateT
@@ -46,7 +46,7 @@ class Judge:
         params: dict[str, Any],
         *,
         system_message: str | None = None,
-        max_concurrency: int | None = DEFAULT_CONCURRENCY,
+        max_concurrency: int | None = 64,
     ) -> None:
         """Describe how a judge is asked.
 

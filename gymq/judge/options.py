@@ -11,8 +11,6 @@ from gymq.authoring import Reference, WorkerOptions
 from gymq.judge.prompts import chosen_template
 from gymq.judge.reading import Labels, Question
 
-DEFAULT_CONCURRENCY = 64
-
 Label = Annotated[str, pydantic.StringConstraints(min_length=1)]
 
 
@@ -30,7 +28,7 @@ class JudgeOptions(WorkerOptions):
     judge_model_server: Reference
     judge_responses_create_params: JudgeParams = pydantic.Field({"input": []}, validate_default=True)
     judge_system_message: str | None = None
-    judge_endpoint_max_concurrency: pydantic.PositiveInt | None = DEFAULT_CONCURRENCY  # in one process; None: no bound
+    judge_endpoint_max_concurrency: pydantic.PositiveInt | None = 64  # in one process; None: no bound
     hardened: bool = True  # see `Labels`; False: read a verdict as NeMo Gym does
 
     pairs_of_labels: ClassVar[tuple[tuple[str, str], ...]] = ()  # names of options that must differ

@@ -14,7 +14,6 @@ log = logging.getLogger("gymq.launch")
 
 SHORTEST_PAUSE_S = 0.25  # before a process that ended is started again; doubled each time
 LONGEST_PAUSE_S = 10.0
-STAYS_UP_S = 60.0  # after which the pause is short again
 
 
 async def keep_running(
@@ -22,7 +21,7 @@ async def keep_running(
     ended: Callable[[], Awaitable[str]],
     start: Callable[[], Awaitable[None]],
     *,
-    stays_up_s: float = STAYS_UP_S,
+    stays_up_s: float = 60.0,
 ) -> NoReturn:
     """Start a process again whenever it ends, after a pause that grows as long as it does not stay up.
 

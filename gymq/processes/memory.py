@@ -5,8 +5,6 @@ from __future__ import annotations
 import ctypes
 import sys
 
-_PR_SET_DUMPABLE = 4  # <linux/prctl.h>
-
 
 def hide_memory(is_hidden: bool = True) -> None:
     """Let no other process of this user read the memory, the environment or the descriptors of this one.
@@ -18,5 +16,6 @@ def hide_memory(is_hidden: bool = True) -> None:
     """
     if sys.platform == "linux":
         libc = ctypes.CDLL(None, use_errno=True)
-        if libc.prctl(_PR_SET_DUMPABLE, 0 if is_hidden else 1, 0, 0, 0) != 0:
+        pr_set_dumpable = 4  # <linux/prctl.h>
+        if libc.prctl(pr_set_dumpable, 0 if is_hidden else 1, 0, 0, 0) != 0:
             raise OSError(ctypes.get_errno(), "prctl(PR_SET_DUMPABLE) failed")

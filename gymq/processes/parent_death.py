@@ -10,8 +10,6 @@ import signal
 import sys
 from collections.abc import Sequence
 
-_PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
-
 
 def die_with_parent(parent_pid: int) -> None:
     """Ask the kernel to SIGKILL this process when its parent ends. Linux only; elsewhere it does nothing.
@@ -24,7 +22,8 @@ def die_with_parent(parent_pid: int) -> None:
     if sys.platform != "linux":
         return
     libc = ctypes.CDLL(None, use_errno=True)
-    if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
+    pr_set_pdeathsig = 1  # <linux/prctl.h>
+    if libc.prctl(pr_set_pdeathsig, signal.SIGKILL, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG) failed")
     # The parent may have ended before the request: then the signal never comes, but the parent is another one now.
     if os.getppid() != parent_pid:

@@ -25,8 +25,6 @@ from gymq.protocol import subjects
 from gymq.protocol.subjects import TaskQueueName
 from gymq.runs.stored_runs import RunOverview, RunProgress, Runs, run_overview
 
-NEWEST_RUNS = 10
-
 _KINDS = {"tasks": False, "urgent": True}  # of queues of tasks, and whether they are urgent
 
 
@@ -145,14 +143,14 @@ async def read_status(bus: Bus, url: str, record: ServerRecord | None) -> Cluste
         streams=[StreamState(name, info["state"]["messages"], info["state"]["bytes"]) for name, info in infos.items()],
         queues=[queue for name in infos for queue in await read_queues(js, name)],
         workers=await read_workers(bus),
-        runs=[await runs.state(record) for record in records[:NEWEST_RUNS]],
+        runs=[await runs.state(record) for record in records[:10]],
         num_runs=len(records),
         num_dead_letters=infos[streams.DEAD_LETTERS]["state"]["messages"],
         dead_letters=await _newest_dead_letters(bus),
     )
 
 
-async def read_overview(bus: Bus, at: float, newest: int = NEWEST_RUNS) -> Overview:
+async def read_overview(bus: Bus, at: float, newest: int) -> Overview:
     """Ask server and workers.
 
     Args:

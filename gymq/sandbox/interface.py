@@ -16,7 +16,6 @@ LimitName = Literal["time", "memory", "file", "disk", "output"]
 
 MIB = 1024**2
 GIB = 1024**3
-LAST_WORDS_CHARS = 2000
 
 # Folders at the root that are there for every program, and what lies in /tmp beside a program's own files.
 _OF_THE_SYSTEM = frozenset(
@@ -147,8 +146,9 @@ class ProgramResult:
         if self.limit is not None:
             of_the_program = errors.removesuffix(b"Killed").strip()  # a shell around it writes so
             end = b"\n".join(filter(None, (output, of_the_program)))
-        end = end[-8 * LAST_WORDS_CHARS :]
-        return redact(end.decode(errors="replace"))[-LAST_WORDS_CHARS:]
+        most = 2000
+        end = end[-8 * most :]
+        return redact(end.decode(errors="replace"))[-most:]
 
     @property
     def report(self) -> str:

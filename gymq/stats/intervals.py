@@ -13,12 +13,6 @@ from gymq.stats.sums import ExactSum, Moments, exact_parts
 
 CONFIDENCE = 0.95
 
-_ROUNDING = 1e-12
-"""A standard error below this part of the mean is rounding error."""
-
-_EXACT_UP_TO = 200
-"""Degrees of freedom above which the asymptotic expansion is exact to 1e-11."""
-
 
 class Interval(msgspec.Struct, frozen=True):
     """A 95 % confidence interval."""
@@ -97,7 +91,7 @@ def mean_interval(
     Returns:
         None for fewer than two tasks, or if all values are equal: the deviation cannot be estimated then.
     """
-    if num_tasks < 2 or std_error <= _ROUNDING * abs(mean):
+    if num_tasks < 2 or std_error <= 1e-12 * abs(mean):  # so small an error is that of rounding
         return None
     reach = student_t(num_tasks - 1) * std_error
     low, high = bounds if bounds else (-math.inf, math.inf)
@@ -128,7 +122,7 @@ def student_t(degrees_of_freedom: int) -> float:
 
     Source: Abramowitz and Stegun, "Handbook of Mathematical Functions", 26.7.3 to 26.7.5.
     """
-    if degrees_of_freedom > _EXACT_UP_TO:
+    if degrees_of_freedom > 200:  # the expansion is exact to 1e-11
         return _asymptotic(degrees_of_freedom)
     low, high = 1.0, 16.0
     while (middle := (low + high) / 2) not in (low, high):

@@ -11,9 +11,6 @@ from gymq.data.rows import AGENT_REF, FAILURE_CLASS, MAX_INDEX, ROLLOUT_INDEX, T
 from gymq.stats.field_totals import FieldTotals, numeric_fields
 from gymq.stats.sums import is_usable
 
-KEYS_SHOWN = 10
-"""Rollouts that are named in an error about missing rows or results."""
-
 Key = tuple[int, int]
 
 
@@ -249,12 +246,12 @@ class _Unmatched:
 
     def note(self, key: Key) -> None:
         self.count += 1
-        if len(self._first) < KEYS_SHOWN:
+        if len(self._first) < 10:
             self._first.append(key)
 
     def __str__(self) -> str:
         shown = ", ".join(map(str, self._first))
-        return shown if self.count <= KEYS_SHOWN else f"{shown}, …"
+        return shown if self.count == len(self._first) else f"{shown}, …"
 
 
 def _distinct(entries: Iterable[Any], what: str) -> Iterator[Any]:

@@ -10,8 +10,6 @@ import msgspec
 MAX_MAGNITUDE = 1e100
 """Numbers beyond it are refused, so that no square and no sum of numbers overflows."""
 
-_COLLAPSE_AT = 256
-
 
 def is_usable(value: float) -> bool:
     """Return whether a number can enter statistics: finite and not beyond `MAX_MAGNITUDE`."""
@@ -38,7 +36,7 @@ class ExactSum(msgspec.Struct, array_like=True):
     def add(self, value: float) -> None:
         """Add a value."""
         self.parts.append(value)
-        if len(self.parts) >= _COLLAPSE_AT:
+        if len(self.parts) >= 256:
             total = math.fsum(self.parts)
             self.parts = [total, math.fsum([*self.parts, -total])]
 

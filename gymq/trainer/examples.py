@@ -19,7 +19,6 @@ from gymq.data.short_rows import whole_row
 from gymq.errors import GymqError
 
 Row = dict[str, Any]
-SHOWN_PROMPT = 60  # characters of a prompt, in messages
 
 
 class TrainerError(GymqError):
@@ -62,7 +61,7 @@ def _prompt_of(example: Row) -> str:
         return ""
     last = asked[-1].get("content") if isinstance(asked, list) and asked and isinstance(asked[-1], dict) else asked
     text = " ".join((last if isinstance(last, str) else msgspec.json.encode(last).decode()).split())
-    return repr(text if len(text) <= SHOWN_PROMPT else f"{text[:SHOWN_PROMPT]}...")
+    return repr(text if len(text) <= 60 else f"{text[:60]}...")
 
 
 def called(name: str, example: Any) -> str:

@@ -28,7 +28,6 @@ from gymq.runs.stored_runs import Runs
 FOLDER = Path(".gymq")
 STORE = FOLDER / "jetstream"
 LOGS = FOLDER / "logs"
-CHANGING_S = 10.0  # for a server to start or to stop
 CONNECT_S = 5.0  # somebody waits at the terminal
 
 
@@ -104,7 +103,7 @@ async def cluster_url(
 
 async def _find_cluster(*, for_reading: bool = False) -> str | None:
     """Return the URL of the server that runs in this folder, or None; one that starts or stops is waited for."""
-    give_up = time.monotonic() + CHANGING_S
+    give_up = time.monotonic() + 10.0
     while (url := await find_running(STORE, for_reading=for_reading)) is None:
         owner = await silent_owner(STORE)
         if owner is None:

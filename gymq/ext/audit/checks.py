@@ -22,16 +22,11 @@ from gymq.ext.audit.report import REPLIES
 from gymq.testing.report import UNDECIDED, Check, checked
 
 MAX_HELD_S = 1.0  # longest time that one callback may hold the event loop
-HELD_TRIES = 3  # the first computation in a process waits for its start
 REPEATED = "repeated text"
 HEAVY = frozenset({REPEATED, "huge", "deep"})  # only for the first row, and once
-AT_A_TIME = 16
 
 REPEATED_CHARS = (4_000, 16_000, 64_000)  # each is four times the one before
-GROWTH_ENOUGH_S = 0.3  # longer replies are not tried
-GROWTH_TRIES = 3
 GROWTH_MIN_S = 0.1  # less is not worth a finding
-MAX_GROWTH = 10.0  # of the time for a reply of 4 times the length: quadratic work gives 16
 
 Key = tuple[str, int, str]
 """A reply: `gold` or one of `REPLIES`, the number of the gold row, and a label."""
@@ -185,7 +180,7 @@ class Checks:
     ) -> tuple[Outcome, float]:
         """Return the outcome of a reply, and its processor seconds; note how long the loop is held."""
         held_s = spent_s = math.inf
-        for _ in range(HELD_TRIES):
+        for _ in range(3):  # the first computation in a process waits for its start
             self._watch.lap_s()
             before = processor_s()
             # In a separate task, so that callbacks of the audit are not measured.
@@ -259,7 +254,8 @@ class Checks:
         count = len(asked)
         before = [await self._first(one) for one in in_time(asked, CHECK_S)]
         asked = asked[: len(before)]
-        slots = asyncio.Semaphore(AT_A_TIME)
+        most = 16
+        slots = asyncio.Semaphore(most)
 
         async def again(one: Trial) -> Outcome:
             async with slots:
@@ -276,7 +272,7 @@ class Checks:
         return checked(
             "under load",
             problems,
-            f"{_of(len(asked), count, 'verdicts')}, {AT_A_TIME} at a time, {neighbours} neighbours",
+            f"{_of(len(asked), count, 'verdicts')}, {most} at a time, {neighbours} neighbours",
         )
 
     # Time -------------------------------------------------------------------------------------------------------------
@@ -308,16 +304,16 @@ class Checks:
             yield chars, outcome
             if spent_s > GROWTH_MIN_S:
                 await self._measure_growth(token, chars, row)
-            if spent_s > GROWTH_ENOUGH_S:
+            if spent_s > 0.3:
                 break
 
     async def _measure_growth(self, token: str, chars: int, row: GoldRow) -> None:
         """Note a reply that takes far more time than one of a quarter of its length."""
         # Other processes can only slow it down, so the best of several tries is closest to the truth. Short replies are
         # cheap, and a single one is disturbed more easily.
-        long_s = min([(await self._repeated(token, chars, row))[1] for _ in range(GROWTH_TRIES)])
-        short_s = min([(await self._repeated(token, chars // 4, row))[1] for _ in range(4 * GROWTH_TRIES)])
-        if long_s > GROWTH_MIN_S and long_s > MAX_GROWTH * short_s:
+        long_s = min([(await self._repeated(token, chars, row))[1] for _ in range(3)])
+        short_s = min([(await self._repeated(token, chars // 4, row))[1] for _ in range(12)])
+        if long_s > GROWTH_MIN_S and long_s > 10.0 * short_s:  # quadratic work takes 16 times as long
             self._growths.append(
                 f"{row.where}, {token!r} again and again: {long_s:.2f} s of processor time for {chars:,} characters, "
                 f"{long_s / short_s:.0f} times as long as for a quarter of them"

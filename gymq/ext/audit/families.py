@@ -11,8 +11,6 @@ from gymq.data.solutions import Action, ActionCall
 from gymq.ext.audit.gold import GoldRow
 from gymq.text import answer_lines, boxes, undressed
 
-NEAR_SHARE = 0.9  # of the gold reply's reward: a near miss that earns as much is taken for right
-
 _JSON_ANSWER = re.compile(r'"answer": ?"([^"\\]+)"')
 _PROGRAM, _QUERY, _FENCE = "```python\n", "```sql\n", "```"
 _LETTER, _NUMBER, _WORD = re.compile("[A-J]"), re.compile(r"-?\d+"), re.compile("[A-Za-z]+")
@@ -109,8 +107,8 @@ def variants(rows: Iterable[GoldRow], *, runs_calls: bool) -> Iterator[tuple[Gol
 
 
 def is_taken(reward: float | None, gold: GoldRow) -> bool:
-    """Return whether a verifier takes an answer for right. A near one may earn a part of the reward."""
-    return reward is not None and reward >= NEAR_SHARE * gold.reward
+    """Return whether a verifier takes an answer for right. A near one may earn a part of the reward, less than 90 %."""
+    return reward is not None and reward >= 0.9 * gold.reward
 
 
 def _of_text(gold: GoldRow, reply: str) -> Iterator[Variant]:

@@ -14,7 +14,6 @@ from gymq.testing.scripts import reply
 
 HUGE_CHARS = 1_000_000
 DEPTH = 10_000
-MAX_OPTION_CHARS = 200
 
 _LETTERS = "ABCDEFGHIJ"
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w.])")
@@ -104,7 +103,7 @@ def texts_of_options(value: Any) -> list[str]:
     if not isinstance(value, list) or len(value) < 2:
         return []
     texts = [next(iter(one.values())) if isinstance(one, dict) and len(one) == 1 else one for one in value]
-    return texts if all(isinstance(text, str) and len(text) <= MAX_OPTION_CHARS for text in texts) else []
+    return texts if all(isinstance(text, str) and len(text) <= 200 for text in texts) else []
 
 
 def repeated(token: str, chars: int) -> dict[str, Any]:

@@ -31,7 +31,6 @@ FEWER_PRIVILEGES = (*_NO_PRIVILEGES, *(word for name in _CAPABILITIES for word i
 _BOX = "/tmp/box"
 _NOBODY = "65534:65534"
 _OWNER = "gymq.owner"
-_BEGIN_S = 60.0  # for a container, beside its program's own time
 # Files come as an archive in front of stdin. `timeout` ends a program whose worker died. A busy engine may miss that
 # memory ended a program, so the shell looks at the counters of its control group (of version 2 or 1), and says so by a
 # mark at the end of stderr. Its own messages, such as "Killed", go nowhere.
@@ -119,7 +118,7 @@ class DockerSandbox(Sandbox):
         ended = await finish_process(
             process,
             lambda: kill_group(process),
-            wall_s=None if limits.time_s is None else limits.time_s + _BEGIN_S,
+            wall_s=None if limits.time_s is None else limits.time_s + 60.0,  # a container needs time to start
             stdin=_archive(program.files) + program.stdin,
             output_bytes=limits.output_bytes,
             output_ends=True,

@@ -77,9 +77,6 @@ def makers() -> list[str]:
     return found
 
 
-_SHOWN_CHARS = 400  # of a row
-
-
 def list_blocks(blocks: Sequence[DatasetBlock], *, as_json: bool) -> None:
     if as_json:
         for block in blocks:
@@ -170,7 +167,7 @@ def show_rows(dataset: Dataset, count: int) -> None:
     console.print(table)
     for line in first:
         text = line.decode(errors="replace").strip()
-        console.print(printable(text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}…"))
+        console.print(printable(text if len(text) <= 400 else f"{text[:400]}…"))
 
 
 async def prepare_data(

@@ -20,7 +20,6 @@ MAX_ROWS = 10_000
 MAX_POINTS = 1_000
 """Points of the curve."""
 
-MAX_TEXT = 500
 """Characters of a text in the table to look at."""
 
 COLUMNS = (
@@ -173,7 +172,7 @@ def _cells(outcome: Outcome) -> list[Any]:
 
 def _shortened(text: str) -> str:
     text = redact(text)  # before it is cut, so that no half of a secret is left
-    return text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
+    return text if len(text) <= 500 else f"{text[:499]}…"
 
 
 def first_line(error: BaseException) -> str:

@@ -17,7 +17,6 @@ from gymq.protocol.messages import Failure, Outcome, VerifiedRollout
 from gymq.protocol.tokens import TOKEN_FIELDS, to_json
 from gymq.redaction import redact
 
-ROWS_AT_ONCE = 256  # in memory, and in a row group of the file
 TOKENS_AT_ONCE = 1 << 20  # the same; a rollout of many calls has as many prompts
 
 _JSON_COLUMNS = ("row", "params", "output", "usage", "verdict")
@@ -86,7 +85,7 @@ class RunTableFile:
         row = _row(outcome)
         self._rows.append(_without_secrets(row) if self._redacted else row)
         self._num_tokens += sum(len(values) for name in TOKEN_FIELDS for values in row[name])
-        if len(self._rows) == ROWS_AT_ONCE or self._num_tokens >= TOKENS_AT_ONCE:
+        if len(self._rows) == 256 or self._num_tokens >= TOKENS_AT_ONCE:
             self._flush()
 
     def _flush(self) -> None:

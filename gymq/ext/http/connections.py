@@ -21,7 +21,6 @@ from gymq.processes.background import RunningTasks
 
 log = logging.getLogger("gymq.ext.http.connections")
 
-BACKLOG = 16_384  # connections that the system keeps until they are accepted; it may allow fewer
 MOST_ACCEPTED_AT_ONCE = 64
 HEAD_S = 30.0  # for the first request to be sent, headers and all
 SWEEP_EVERY_S = 5.0
@@ -193,7 +192,7 @@ def _bound(family: int, address: Any, *, is_only: bool) -> socket.socket:
             made.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0 if is_only else 1)
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # connections inherit it
         made.bind(address)
-        made.listen(BACKLOG)
+        made.listen(16_384)  # the system may allow fewer
     except BaseException:
         made.close()
         raise

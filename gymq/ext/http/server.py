@@ -12,8 +12,6 @@ from gymq.ext.http.connections import Listener
 from gymq.ext.http.origin import OriginCheck
 from gymq.ext.http.requests import Handler, connections_log, errors_as_json
 
-KEEP_ALIVE_S = 3630.0  # longer than clients and proxies keep idle connections, so that they close them and not we
-
 
 class PortTaken(GymqError):
     """An address that cannot be listened on; one sentence."""
@@ -48,7 +46,7 @@ class HttpServer:
             access_log=None,
             auto_decompress=False,  # compressed bodies are refused
             logger=connections_log,
-            keepalive_timeout=KEEP_ALIVE_S,
+            keepalive_timeout=3630.0,  # longer than clients and proxies keep idle connections, so that they close them
             max_field_size=16_384,
             shutdown_timeout=0.1,  # what may finish has been given its time before
         )

@@ -13,7 +13,6 @@ from gymq.config.instances import find_instances
 from gymq.config.schema import Implementation, problems
 
 DEFAULT_HEAD_PORT = 11000
-DEFAULT_PORT_RANGE = (10001, 20000)
 
 Port = Annotated[int, Field(ge=1, le=65535)]
 
@@ -65,8 +64,8 @@ def add_addresses(tree: dict[str, Any], is_free: Callable[[int], bool] = port_is
     settings = Addressing.model_validate(tree)
     host = _own_address() if settings.use_absolute_ip else settings.default_host or "127.0.0.1"
     head = tree.get("head_server") or {"host": host, "port": DEFAULT_HEAD_PORT}
-    low = settings.port_range_low or DEFAULT_PORT_RANGE[0]
-    high = settings.port_range_high or DEFAULT_PORT_RANGE[1]
+    low = settings.port_range_low or 10001
+    high = settings.port_range_high or 20000
     if low > high:
         raise ConfigError(f"port_range_low {low} is above port_range_high {high}")
 

@@ -15,8 +15,6 @@ from gymq.protocol.decoding import UNDECODABLE
 
 Row = dict[str, Any]
 
-CONNECT_S = 30.0
-
 
 def run_examples(
     base_url: str, rows: Sequence[Row], *, limit: asyncio.Semaphore | None = None, api_key: str | None = None
@@ -53,7 +51,7 @@ class RowClient:
 
     async def __aenter__(self) -> Self:
         connector = aiohttp.TCPConnector(limit=0)
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S)
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=30.0)
         jar = aiohttp.DummyCookieJar()
         self._session = aiohttp.ClientSession(connector=connector, timeout=timeout, cookie_jar=jar)
         return self

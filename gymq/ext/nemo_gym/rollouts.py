@@ -28,7 +28,6 @@ from gymq.protocol.subjects import RolloutId
 log = logging.getLogger("gymq.ext.nemo_gym")
 
 OPEN_EVERY_S = 1.0  # the run of rows without keys, in case that it was deleted
-UNSERVED_S = 60.0  # without a process that serves an agent, after which its rollouts are given up
 
 
 class _TaskIdentity(NamedTuple):
@@ -103,7 +102,7 @@ class Rollouts:
         self._fetching = asyncio.Semaphore(16)
         self._following = AsyncExitStack()
         self._background = RunningTasks()
-        self._unserved = UnservedAgents(bus, UNSERVED_S)
+        self._unserved = UnservedAgents(bus, after_s=60.0)
         self._stopped = False
 
     @property

@@ -14,9 +14,6 @@ from gymq.protocol.tokens import GENERATION_FIELD, LOG_PROB_FIELD, PROMPT_FIELD,
 from gymq.responses import function_call_output, function_calls, responses_to_chat, user_message, validate_params
 from gymq.responses.items import is_truncated
 
-MAX_TOKENS = 32
-CUT_TOKENS = 3
-
 _PROMPTS = ("What is 3 + 4?", "Say a few words.", "Which day comes after Monday?", "Count to five.")
 ADD = {
     "type": "function",
@@ -50,7 +47,7 @@ class PolicyRow:
     name: str
     sampling: Mapping[str, Any] = field(default_factory=dict)
     num_turns: int = 1
-    max_tokens: int = MAX_TOKENS
+    max_tokens: int = 32
 
 
 ROWS = (
@@ -66,7 +63,7 @@ ROWS = (
     PolicyRow("presence_penalty 0.5", {"temperature": 1.0, "presence_penalty": 0.5}),
     PolicyRow("frequency_penalty 0.5", {"temperature": 1.0, "frequency_penalty": 0.5}),
     PolicyRow("two turns with a tool", {"temperature": 1.0}, num_turns=2),
-    PolicyRow(f"cut after {CUT_TOKENS} tokens", {"temperature": 1.0}, max_tokens=CUT_TOKENS),
+    PolicyRow("cut after 3 tokens", {"temperature": 1.0}, max_tokens=3),
 )
 
 

@@ -12,7 +12,6 @@ from gymq.cli.shared.command import Command
 from gymq.cli.shared.parameters import ClusterUrl, ConfigFiles, Overrides, Repeated
 from gymq.errors import UsageError
 
-EXACT = 1e-4
 """Nats by which two calculations of a log prob in float32 may differ."""
 
 
@@ -24,7 +23,7 @@ def check_policy(
     config: ConfigFiles = (),
     nats: ClusterUrl = None,
     reference: Path | None = None,
-    tolerance: Annotated[float, Parameter(validator=Number(gt=0))] = EXACT,
+    tolerance: Annotated[float, Parameter(validator=Number(gt=0))] = 1e-4,
 ) -> int:
     """Check whether the tokens and log probs of a policy are those that were sampled.
 

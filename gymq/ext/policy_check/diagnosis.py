@@ -10,7 +10,6 @@ from gymq.ext.policy_check.battery import CheckedCall
 from gymq.ext.policy_check.distribution import NextToken, NotComparable, log_probs
 from gymq.protocol.sampling import NEUTRAL
 
-STRANGE = -12.0  # a log prob that few sampled tokens have
 _TEMPERATURES = tuple(number / 10 for number in range(2, 21))
 
 
@@ -45,7 +44,8 @@ def cause(compared: Sequence[Compared], asked: Mapping[str, Any], defaults: Mapp
             text = f"sampled at temperature {temperature:g}, as with a generation_config.json of the checkpoint"
             return f"{text}: start the engine with --generation-config vllm"
     expected = [value for one in compared for value in one.expected]
-    if sum(value < STRANGE for value in expected) > len(expected) / 4:
+    # Few sampled tokens are as unlikely as that.
+    if sum(value < -12.0 for value in expected) > len(expected) / 4:
         return "the ids are not those that were sampled, or are of another model"
     return "the engine has other weights, or computes in another precision: then give --tolerance"
 

@@ -19,7 +19,6 @@ from gymq.protocol.sampling import NEUTRAL
 
 Verdict = Literal["ok", "differs", "not comparable"]
 MOST_ENDS = 4  # different last tokens of replies that ended, where the ids that end a reply are not known
-SHARPER_BY = 6.0  # standard deviations by which sampled tokens are likelier than they should be
 
 
 @dataclass(frozen=True)
@@ -135,7 +134,8 @@ class _Surprise:
             self._variance += float((chances * (finite - mean) ** 2).sum())
 
     def is_too_small(self) -> bool:
-        return self._above > SHARPER_BY * math.sqrt(self._variance) and self._above > 1.0
+        # By six standard deviations, the sampled tokens are likelier than they should be.
+        return self._above > 6.0 * math.sqrt(self._variance) and self._above > 1.0
 
 
 # The form of sequences ------------------------------------------------------------------------------------------------

@@ -12,8 +12,6 @@ from gymq.failures import RolloutError
 from gymq.protocol.messages import PromptRead
 
 WHOLE = -1  # vLLM's name for all tokens of the vocabulary
-LARGEST_VOCABULARY = 4096  # of which all log probs are asked for, with each token
-NUM_SHOWN = 20  # that vLLM shows unless `--max-logprobs` says otherwise
 
 Read = Callable[[list[int] | dict[str, Any], int, int], Awaitable[PromptRead]]
 """Have the policy's engine read a prompt: the fields of `ReadPrompt` to the answer. Raises RolloutError."""
@@ -50,8 +48,8 @@ class PromptLogProbs:
         try:
             read = await self._answer([*prompt[:2]], WHOLE, 1)
         except SourceError:
-            return NUM_SHOWN
-        return WHOLE if len(read.log_probs[0]) <= LARGEST_VOCABULARY else NUM_SHOWN
+            return 20  # unless `--max-logprobs` says otherwise
+        return WHOLE if len(read.log_probs[0]) <= 4096 else 20
 
     async def _answer(self, prompt: list[int] | dict[str, Any], num_log_probs: int = 0, first: int = 0) -> PromptRead:
         try:

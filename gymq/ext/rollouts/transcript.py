@@ -32,7 +32,6 @@ from gymq.runs.outcome_fields import (
 )
 
 _INDENT = "  "
-_MAX_FIELD_CHARS = 2000  # of a field of the row
 
 
 def print_transcript(outcome: Outcome, console: Console) -> None:
@@ -112,8 +111,8 @@ def _fields(row: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the fields of a row that are there for the environment: the expected answer, for one; not the prompt."""
     for name, value in fields_beside_prompt(own_fields(row), params_of(row, {})).items():
         text = value_text(value)
-        if len(text) > _MAX_FIELD_CHARS:
-            text = f"{text[:_MAX_FIELD_CHARS]}… ({len(text):,} characters, --json has all)"
+        if len(text) > 2000:
+            text = f"{text[:2000]}… ({len(text):,} characters, --json has all)"
         yield name, text
 
 

@@ -14,8 +14,6 @@ from statistics import NormalDist
 from gymq.stats.intervals import CONFIDENCE, Interval, student_t
 
 _Z = NormalDist().inv_cdf((1.0 + CONFIDENCE) / 2)
-_ADDED = 1.0  # rollouts that passed, and as many that did not, which pull an interval to the middle
-_ADDED_FOR_EACH = 1 / 8  # of them, for each result after the first of the kind that is rare
 
 
 @lru_cache(maxsize=65536)
@@ -40,7 +38,7 @@ def pass_rate_interval(passed: int, failed: int) -> Interval:
 def _lower_limit(passed: int, failed: int) -> float:
     if not passed:
         return 0.0
-    added = min(_ADDED, _ADDED_FOR_EACH * (passed - 1))
+    added = min(1.0, (passed - 1) / 8)
     size = passed + failed + 2 * added
     rate = (passed + added) / size
     middle = rate + _Z**2 / (2 * size)

@@ -27,8 +27,6 @@ from gymq.render import counted, first_words, listing, listing_console, shown_de
 from gymq.resources import ModelCaller
 from gymq.runs.local_verifiers import Verifiers
 
-MOST_CHANGES = 10
-
 
 async def score_rollouts(
     options: ScoreOptions, settings: Config, only: str | None, nats: str | None, *, quiet: bool
@@ -117,10 +115,11 @@ def report(summary: ScoreSummary, options: ScoreOptions, *, as_json: bool) -> No
         print(f"{summary.kept:,} that passed were copied unchanged")
     if changes:
         table = listing("changed rewards", "before", "now", "rollouts", numbers=("before", "now", "rollouts"))
-        for (old, new), count in changes[:MOST_CHANGES]:
+        shown = changes[:10]
+        for (old, new), count in shown:
             table.add_row(shown_decimal(old), shown_decimal(new), f"{count:,}")
-        if len(changes) > MOST_CHANGES:
-            table.caption = f"and {len(changes) - MOST_CHANGES:,} other changes"
+        if len(changes) > len(shown):
+            table.caption = f"and {len(changes) - len(shown):,} other changes"
         listing_console().print(table)
     print(f"rollouts in {options.output}")
     failures = RunFiles(options.output).failures

@@ -31,7 +31,6 @@ from gymq.trainer.run import TrainingRun
 log = logging.getLogger("gymq.trainer")
 
 MOST_IN_FLIGHT = 16384  # rollouts of all callers together
-MOST_ANSWERS_QUEUED = 65536  # for each caller; further ones are dropped, so a caller that does not read costs itself
 MAX_FRAME_BYTES = 64 * 2**20  # of a request; ZeroMQ ends the connection that sends more
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -73,7 +72,7 @@ class EnvServer:
         self._socket = self._context.socket(zmq.ROUTER)
         for option, value in (
             (zmq.MAXMSGSIZE, MAX_FRAME_BYTES),
-            (zmq.SNDHWM, MOST_ANSWERS_QUEUED),
+            (zmq.SNDHWM, 65536),  # further answers are dropped, so that a caller that does not read costs itself
             (zmq.LINGER, 1000),
             (zmq.IPV6, "[" in address),
         ):

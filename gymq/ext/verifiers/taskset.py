@@ -34,7 +34,6 @@ from gymq.testing.agent_harness import AgentHarness
 from gymq.trainer.groups import TrainerError
 
 OURS = "gymq"  # in `info` of a trace: the verdict
-ROLLOUT_S = 24 * 3600.0  # verifiers has time limits of its own, which end a rollout before
 PLAYED_BY = ("environment", "options", "agent", "agent_options")  # of a task, as the taskset sets them
 
 
@@ -127,7 +126,8 @@ class EnvironmentHarness(vf.Harness[vf.HarnessConfig]):
             player = await self._player(data)
             async with asking(endpoint, secret, ctx.model, trace):
                 rollout_id = f"verifiers/{data.idx or 0}/{trace.id}"
-                verdict, _ = await player.run(json.loads(data.row), rollout_id=rollout_id, timeout_s=ROLLOUT_S)
+                # verifiers ends a rollout before that, by time limits of its own.
+                verdict, _ = await player.run(json.loads(data.row), rollout_id=rollout_id, timeout_s=24 * 3600.0)
         except RolloutError as error:
             kind = vf.TaskError if error.stage == Stage.VERIFY else vf.HarnessError
             text = f"{error.failure_class}: {error.message}"

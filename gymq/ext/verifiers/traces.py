@@ -27,7 +27,6 @@ from gymq.runs.outcome_fields import as_object, params_of, prompt_of
 Row = dict[str, Any]
 
 TASK_TYPE = "GymqTask"  # name of the class of tasks; see examples/trainers/prime_rl
-_LARGEST_INT = 2**53  # that a float has exactly
 _NO_METRICS = ("reward", "mask_sample", TASK_INDEX, ROLLOUT_INDEX)
 # Fields of every task; what else it has is its taskset's.
 _OF_EVERY_TASK = frozenset(
@@ -179,7 +178,7 @@ def _metrics(result: Row, row: Row) -> dict[str, float]:
 
 
 def _is_metric(value: object) -> bool:
-    return isinstance(value, float) or (isinstance(value, int) and abs(value) <= _LARGEST_INT)
+    return isinstance(value, float) or (isinstance(value, int) and abs(value) <= 2**53)  # a float has it exactly
 
 
 def _without_null(value: Any) -> Any:

@@ -21,8 +21,6 @@ from gymq.protocol.messages import Outcome, Run, Steering, VerifiedRollout
 from gymq.protocol.subjects import RolloutId
 from gymq.runs.stored_runs import Runs
 
-MOST_REQUEUED = 200  # letters of one request; the page asks again while there are more
-
 Tag = Annotated[str, msgspec.Meta(min_length=1, max_length=40)]
 
 
@@ -84,12 +82,12 @@ class RunActions:
         return await steer(self._bus, run, **changes)
 
     async def requeue_failures(self, run: str) -> Requeued:
-        """Requeue the failed rollouts of a run, at most `MOST_REQUEUED`.
+        """Requeue the failed rollouts of a run, at most 200; the page asks again while there are more.
 
         Raises:
             BusError, BadToken
         """
-        return await self._requeue(await DeadLetters(self._bus).newest(MOST_REQUEUED, run))
+        return await self._requeue(await DeadLetters(self._bus).newest(200, run))
 
     async def requeue_rollout(self, rollout: RolloutId) -> Requeued:
         """Requeue a failed rollout, if its failure is among the `MOST_SEARCHED` newest of its run.

@@ -9,9 +9,7 @@ from typing import Any
 from gymq.data.rows import PARAMS
 from gymq.runs.outcome_fields import own_fields
 
-MOST_DETAILS = 40  # of a rollout
 MOST_COLUMNS = 200  # of a run
-DETAIL_CHARS = 80  # of a text
 
 Detail = bool | int | float | str
 
@@ -21,7 +19,7 @@ def details_of(row: Mapping[str, Any], verdict: Mapping[str, Any]) -> dict[str, 
     found: dict[str, Detail] = {}
     for origin, fields in (("verdict", verdict), ("row", own_fields(row))):
         for path, value in _leaves(fields, f"{origin}.", 3):
-            if len(found) == MOST_DETAILS:
+            if len(found) == 40:
                 return found
             found[sys.intern(path)] = value  # the rollouts of a run have the same ones
     return found
@@ -39,4 +37,4 @@ def _leaves(fields: Mapping[str, Any], prefix: str, levels: int) -> Iterator[tup
         elif isinstance(value, bool | float) or (isinstance(value, int) and value.bit_length() < 64):
             yield path, value
         else:
-            yield path, str(value)[:DETAIL_CHARS]
+            yield path, str(value)[:80]

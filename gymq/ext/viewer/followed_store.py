@@ -22,7 +22,6 @@ from gymq.errors import GymqError, UsageError
 from gymq.execution.services.profiler import Profiler
 
 LOOK_EVERY_S = 0.5
-COPY_AFTER_S = 5.0  # of silence
 NAME = "gymq view"
 
 
@@ -149,7 +148,7 @@ class FollowedStore:
         if self._silent_since is None:
             self._silent_since = now
         silent_s = now - self._silent_since
-        if self._store.read_record() is None or silent_s < COPY_AFTER_S:
+        if self._store.read_record() is None or silent_s < 5.0:
             self.notice = "a cluster is starting or stopping in this folder"
             return False
         silence = f"the NATS server of this folder has not answered for {silent_s:.0f} s"

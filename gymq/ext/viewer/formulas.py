@@ -13,7 +13,6 @@ from gymq.errors import GymqError
 from gymq.ext.viewer.tree import Node, element
 
 MAX_CHARS = 4000
-MAX_DEPTH = 60  # of elements
 
 _TAGS = (
     "math mrow mi mn mo ms mtext mspace mfrac msqrt mroot msub msup msubsup munder mover munderover mmultiscripts "
@@ -47,7 +46,7 @@ def formula(latex: str, *, is_block: bool) -> list[Node]:
     known = _ENVIRONMENT.sub(lambda match: match[1] + _ALIKE[match[2]] + match[3], latex)
     try:
         tree = convert_to_element(known, display="block" if is_block else "inline")
-        return _kept(tree, MAX_DEPTH)
+        return _kept(tree, levels=60)
     except Exception:  # the library raises any of many errors at what is not LaTeX
         return _source(latex)
 

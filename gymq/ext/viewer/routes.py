@@ -38,8 +38,6 @@ from gymq.runs.outcome_fields import exact_record
 from gymq.runs.stored_runs import Runs
 
 MOST_MORE = 6  # runs beside the two that are compared
-READ_AGAIN_S = 0.2
-MOST_IN_FLIGHT = 200  # rollouts that are listed
 
 _RUN = "/ui/api/runs/{run}"
 _ROLLOUT = "/ui/api/rollouts/{run}/{task}/{rollout}"
@@ -157,7 +155,7 @@ class WebRoutes:
         if context.has_workers:
             async for task in tasks_in_flight(context.bus, run):
                 found.append({name: getattr(task, name) for name in ("task_index", "rollout_index", "agent")})
-                if len(found) == MOST_IN_FLIGHT:
+                if len(found) == 200:
                     break
         return _answer(found)
 
@@ -300,7 +298,7 @@ class WebRoutes:
                         raise
                     if request.method != "GET" or now() > give_up:
                         raise HttpError(503, "no_server", context.notice() or str(error)) from None
-                await asyncio.sleep(READ_AGAIN_S)
+                await asyncio.sleep(0.2)
 
         return self._admitted(handle)
 

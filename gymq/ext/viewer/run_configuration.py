@@ -12,8 +12,6 @@ import yaml
 from gymq.data.run_configuration import RunConfiguration, read_configuration
 from gymq.protocol.instances import SERVER_TYPE_OF
 
-VALUE_CHARS = 400  # of a value that is compared
-
 _SERVER_TYPES = {str(kind): server_type for kind, server_type in SERVER_TYPE_OF.items()}
 
 
@@ -59,7 +57,7 @@ def _values(found: RunConfiguration) -> dict[str, str]:
 
 def _line(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-    return text if len(text) <= VALUE_CHARS else f"{text[:VALUE_CHARS]} …"
+    return text if len(text) <= 400 else f"{text[:400]} …"
 
 
 def _nested(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,8 +14,6 @@ from gymq.data.solutions import SOLUTION, is_played, read_solution
 from gymq.render import counted
 from gymq.runs.collection.plan import RunPlan
 
-MOST_NAMED = 5
-
 
 class _Row(msgspec.Struct):
     task_index: int = msgspec.field(name=TASK_INDEX)
@@ -81,7 +79,9 @@ def _placed(plan: RunPlan, problems: dict[int, str]) -> Iterator[tuple[str, str]
 
 def shown_unsolved(sentences: list[str]) -> str:
     """Return text about rows that `unsolved_rows` found, which there are."""
-    more = [f"and {len(sentences) - MOST_NAMED:,} more"] if len(sentences) > MOST_NAMED else []
+    lines = sentences[:5]
+    if len(sentences) > len(lines):
+        lines.append(f"and {len(sentences) - len(lines):,} more")
     head = f"the solutions of {counted(len(sentences), 'row')} earned less than the full reward; "
-    named = "".join(f"\n  {line}" for line in [*sentences[:MOST_NAMED], *more])
+    named = "".join(f"\n  {line}" for line in lines)
     return f"{head}correct the rows or the verifier:{named}"

@@ -24,7 +24,6 @@ from gymq.runs.collection.options import CollectOptions
 from gymq.runs.collection.preflight import RowTypes, policies, probe_models
 from gymq.runs.collection.usable_rows import UsableRows
 
-MAX_REASONS = 5  # named when a run cannot be resumed
 RESIZING = ("num_repeats", "limit", "agent_name")
 """Settings that may change if all rows there are stay as they are."""
 
@@ -214,9 +213,9 @@ class RunPlan:
 
     def refusal(self, *reasons: Change | str) -> UsageError:
         """Return the error of a run that cannot be resumed, with the first reasons."""
-        shown = [self.shown(reason) for reason in reasons[:MAX_REASONS]]
-        if len(reasons) > MAX_REASONS:
-            shown.append(f"{len(reasons) - MAX_REASONS} more settings changed")
+        shown = [self.shown(reason) for reason in reasons[:5]]
+        if len(reasons) > len(shown):
+            shown.append(f"{len(reasons) - len(shown)} more settings changed")
         wording = self.options.wording
         return UsageError(
             f"{self.options.output}: cannot be resumed because {' and '.join(shown)}; "

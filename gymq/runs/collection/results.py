@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     import pandas  # type: ignore[import-untyped]
 
 _ALL = "all"
-_SHOWN_CHARS = 200  # of a text in it
 _NOT_COLUMNS = frozenset({"responses_create_params", "response", "agent_ref"})
 
 
@@ -201,4 +200,4 @@ def _table(names: list[str], lines: list[Any]) -> str:
 
 def _cell(value: Any) -> str:
     text = "" if value is None else str(value)
-    return escape(text if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]}...")
+    return escape(text if len(text) <= 200 else f"{text[:200]}...")

@@ -16,7 +16,6 @@ from typing import IO, Any, NoReturn
 
 from .values import MAX_VALUES, UNKNOWN, decode, encode
 
-_SHOWN_CHARACTERS = 10_000
 _PR_SET_DUMPABLE = 4
 
 
@@ -149,7 +148,7 @@ def load(code: str) -> dict[str, Any]:
 
 def text_of(error: BaseException) -> str:
     try:
-        return str(error)[:_SHOWN_CHARACTERS]
+        return str(error)[:10_000]
     except Exception:
         return type(error).__name__
 

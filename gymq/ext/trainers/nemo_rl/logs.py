@@ -31,7 +31,6 @@ from gymq.trainer.groups import Row, SampleFailed, TrainerError
 
 CALL_MARKS = ("<tool_call>", "</tool_call>", "<function_call>", "</function_call>")
 THINK_TAGS = ("<think>", "</think>")
-RETRIED_STATUS = (408, 429)  # below 500
 DROPPED = "dropped_token_share"
 
 
@@ -182,7 +181,7 @@ def failure(name: str, failed: SampleFailed) -> Exception:
         body = {"error": {"class": failed.failure_class, "message": message}}
         return RowFailed(failed.status, msgspec.json.encode(body))
     text = f"{failed.failure_class}: {message}"
-    is_retried = failed.status >= 500 or failed.status in RETRIED_STATUS
+    is_retried = failed.status >= 500 or failed.status in (408, 429)
     made: Exception = (failures.GymTransportError if is_retried else failures.RolloutDataFailure)(text)
     return made
 
