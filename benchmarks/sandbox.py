@@ -12,7 +12,8 @@ import sys
 import time
 from collections.abc import Awaitable, Callable
 
-from gymq.sandbox import Limits, LocalSandbox, Program, PythonSession, SandboxFailed
+from gymq.failures import ComponentFailed
+from gymq.sandbox import Limits, LocalSandbox, Program, PythonSession
 
 RUNS = 40
 STEPS = 300
@@ -26,7 +27,7 @@ async def main() -> None:
         sandbox = LocalSandbox(isolation=isolation)
         try:
             await sandbox.start()
-        except SandboxFailed as error:
+        except ComponentFailed as error:
             print(f"{isolation}: not here: {error.message}")
             continue
         await _show(f"{isolation}, true", lambda sandbox=sandbox: sandbox.run(Program(("true",)), LIMITS))

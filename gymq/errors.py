@@ -11,7 +11,7 @@ it becomes what the other side understands:
 - `BusError` and its subclasses come from NATS. Workers wait while NATS is away; a command reports them.
 - `BadMessage` and `BadToken` refuse input from outside: a request is answered with a `Fail`, and what is stored becomes
   a dead letter.
-- `HttpError` is an HTTP status with a body.
+- `StatusError` is an HTTP status with a body.
 
 The message is one sentence for the person who can do something about it: `PLACE: what is wrong; what to do`. Any other
 exception is a fault of gymq or of an author's code and is reported with its traceback. Errors that are also a
@@ -28,6 +28,10 @@ class GymqError(Exception):
 
 class UsageError(GymqError):
     """Report that what was asked cannot be done, or not as things are; one sentence."""
+
+
+class PortTaken(UsageError):
+    """Report an address that cannot be listened on, since another program does; one sentence."""
 
 
 class BusError(GymqError):

@@ -235,9 +235,11 @@ class RolloutError(GymqError):
         curable: whether the set-up is at fault (a key, a URL, a package that is missing) and not the rollout. A curable
             failure does not count as an attempt: the next start of the collection retries the rollout.
         num_lost: workers that were lost while they had the call that failed.
+        is_innocent: whether the worker of a session ended while it worked on something else, or on nothing.
     """
 
     num_lost = 0
+    is_innocent = False
 
     def __init__(
         self,
@@ -289,13 +291,6 @@ class RolloutError(GymqError):
         """Return this error, with the stage filled in if it was missing."""
         self.stage = self.stage or stage
         return self
-
-
-class SessionGone(RolloutError):
-    """The worker of a session ended while it worked on something else, or on nothing."""
-
-    def __init__(self, message: str) -> None:
-        super().__init__(FailureClass.SESSION_LOST, message)
 
 
 class LoopBlocked(BaseException):

@@ -15,7 +15,6 @@ from gymq.cluster import logs, spawner
 from gymq.cluster.environments import python_for
 from gymq.cluster.worker_process import READY, ProcessSpec, StartContext
 from gymq.errors import UsageError
-from gymq.processes.installer import InstallFailed
 from gymq.processes.keeping import keep_running, shown_status
 from gymq.processes.passed_environment import passed
 from gymq.protocol.subjects import RolloutId
@@ -60,7 +59,7 @@ class Child:
                     self._python = await python_for(
                         instance.kind, instance.implementation, self._environments, packages
                     )
-                except InstallFailed as error:
+                except UsageError as error:
                     raise UsageError(f"{self.name}: {error}") from None
         await self._spawn()
         self._watching = asyncio.create_task(keep_running(self._label(), self._ended, self._restart))

@@ -17,6 +17,7 @@ import venv
 from collections.abc import Sequence
 from pathlib import Path
 
+from gymq.errors import UsageError
 from gymq.execution.loading.registry import spec_of
 from gymq.processes import installer
 from gymq.protocol.instances import Kind
@@ -35,7 +36,7 @@ async def python_for(kind: Kind, implementation: str, folder: Path, packages: Se
         packages: what it has besides, as pip is asked for it.
 
     Raises:
-        InstallFailed: the worker does not declare its requirements, or they cannot be installed.
+        UsageError: the worker does not declare its requirements, or they cannot be installed.
     """
     wanted, content = _requirements(kind, implementation)
     wanted += packages
@@ -54,7 +55,7 @@ def _requirements(kind: Kind, implementation: str) -> tuple[list[str], str]:
     metadata = importlib.metadata.metadata("gymq")
     if extra in (metadata.get_all("Provides-Extra") or []):
         return [f"gymq[{extra}]"], metadata["Version"]
-    raise installer.InstallFailed(
+    raise UsageError(
         f"{implementation} has `isolated: true`, but there is neither a {REQUIREMENTS_FILE} beside it nor an extra "
         f"gymq[{extra}] with its requirements"
     )

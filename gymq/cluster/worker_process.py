@@ -36,7 +36,7 @@ from gymq.bus.rpc.serving import Server, Service
 from gymq.cluster import event_loop, logs
 from gymq.cluster.cells import ROLE
 from gymq.cluster.loop_watch import LoopWatch
-from gymq.errors import GymqError
+from gymq.errors import GymqError, UsageError
 from gymq.execution.agent_runner import AgentRunner
 from gymq.execution.loading import registry
 from gymq.execution.model_runner import BusModels, ModelRunner
@@ -44,7 +44,6 @@ from gymq.execution.resources_runner import ResourcesRunner
 from gymq.execution.services.intake import Intake
 from gymq.execution.services.janitor import Janitor
 from gymq.execution.services.profiler import Profiler
-from gymq.execution.weights_follower import WeightsFailed
 from gymq.failures import say_author_error
 from gymq.model import Model
 from gymq.processes import KillableProcesses, memory
@@ -145,7 +144,7 @@ class InstanceHost:
             self._workers.append(worker)
             try:
                 await self._serve(instance, worker, bus, calls, routes, server)
-            except WeightsFailed as error:
+            except UsageError as error:
                 raise WorkerFailed(instance.name, "cannot start", error) from error
         if spec.services:
             self._services = [Intake(bus), Janitor(bus), Profiler(bus)]

@@ -3,7 +3,7 @@
 `load` gives a `Config`, or a `ConfigError` that says in one line what is wrong and where.
 """
 
-from gymq.config.errors import ConfigError, UnknownInstances
+from gymq.config.errors import ConfigError
 from gymq.config.loader import Config, load
 from gymq.config.masking import digest_of, fingerprint, masked, record_instances, record_options
 from gymq.protocol.instances import Instance
@@ -12,7 +12,6 @@ __all__ = [
     "Config",
     "ConfigError",
     "Instance",
-    "UnknownInstances",
     "digest_of",
     "fingerprint",
     "load",

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gymq.config.errors import ConfigError, UnknownInstances
+from gymq.config.errors import ConfigError
 from gymq.config.loader import Config, load
 from gymq.config.overrides import Override
 
@@ -72,12 +72,12 @@ def load_with_policy(
     try:
         return load(files, overrides, initial=initial, extra_roots=roots), {}
     except ConfigError as error:
-        if isinstance(error, UnknownInstances) and POLICY not in error.names:
+        if error.unknown and POLICY not in error.unknown:
             raise
         simulated = {POLICY: instance(_MODELS, SIMULATED_MODEL)}
         try:  # an override of its options is an error without it
             return load(files, overrides, initial={**initial, **simulated}, extra_roots=roots), simulated
         except ConfigError:
-            if isinstance(error, UnknownInstances):
+            if error.unknown:
                 raise
             raise error from None

@@ -1,6 +1,6 @@
 """The exception of the configuration, and helpers for its messages."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from gymq.errors import GymqError, did_you_mean
 
@@ -9,20 +9,15 @@ Keys = tuple[str | int, ...]
 
 
 class ConfigError(GymqError):
-    """The configuration cannot be used. The text is one line for its author."""
-
-
-class UnknownInstances(ConfigError):
-    """Options name instances that are not configured.
+    """The configuration cannot be used. The text is one line for its author.
 
     Attributes:
-        names: their names.
+        unknown: names of instances that options refer to and that are not configured, if that is what is wrong.
     """
 
-    def __init__(self, problems: Sequence[tuple[str, str]]) -> None:
-        """Join problems, each given with the unknown name, to one message."""
-        super().__init__("; ".join(problem for _, problem in problems))
-        self.names = frozenset(name for name, _ in problems)
+    def __init__(self, problem: str, unknown: Collection[str] = ()) -> None:
+        super().__init__(problem)
+        self.unknown = unknown
 
 
 def first_line(error: Exception) -> str:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from gymq.config.errors import Keys, UnknownInstances, choices, dotted
+from gymq.config.errors import ConfigError, Keys, choices, dotted
 from gymq.config.schema import RUN_KEYS, Implementation, problems
 from gymq.config.sources import Source, place
 from gymq.protocol.instances import KIND_OF, Instance
@@ -82,7 +82,7 @@ def check_references(tree: dict[str, Any], instances: Sequence[Instance], source
     """Check that each option `{type: ..., name: ...}` in a resolved configuration names an instance of that type.
 
     Raises:
-        UnknownInstances: an option names an unknown instance.
+        ConfigError: an option names an unknown instance.
     """
     problems: list[tuple[str, str]] = []
     configured = {(instance.server_type, instance.name) for instance in instances}
@@ -104,4 +104,4 @@ def check_references(tree: dict[str, Any], instances: Sequence[Instance], source
             problem = f"{dotted(keys)}: no {server_type} are called {name}{hint}{place(sources, keys)}"
             problems.append((name, problem))
     if problems:
-        raise UnknownInstances(problems)
+        raise ConfigError("; ".join(problem for _, problem in problems), {name for name, _ in problems})

@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from gymq.errors import GymqError
 from gymq.protocol.messages import Failure, FailureClass, Unresolved
 from gymq.redaction import redact
@@ -28,11 +30,11 @@ def status_of(failure_class: FailureClass, *, retryable: bool) -> int:
 
 
 class StatusError(GymqError):
-    """An outcome that is not a result.
+    """An answer that is not a result.
 
     Attributes:
         status: of HTTP; trainers retry from 500 on.
-        failure_class: a failure class of rollouts, or one that only trainers know.
+        failure_class: a failure class of rollouts, one that only trainers know, or a code of the HTTP routes.
         details: further fields, such as stage, task_id and attempts.
     """
 
@@ -46,6 +48,11 @@ class StatusError(GymqError):
     @property
     def message(self) -> str:
         return str(self.args[0])
+
+    def body(self) -> bytes:
+        """Return a JSON object whose only field is `error`, so that clients do not mistake it for a result."""
+        error = {"class": self.failure_class, "message": self.message, **self.details}
+        return msgspec.json.encode({"error": error})
 
     def __reduce__(self) -> Any:
         return partial(type(self), self.status, self.failure_class, self.message, **self.details), ()

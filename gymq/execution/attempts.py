@@ -17,8 +17,8 @@ from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.bus.rpc.quarantine import Suspect
 from gymq.bus.weights.staleness import Staleness, StalenessLimit
 from gymq.errors import GymqError
-from gymq.execution.journal import Journal, PoisonTask, check_not_taken_over
-from gymq.failures import INTERRUPTED, SESSION_GONE, LoopBlocked, RolloutError, SessionGone, describe_author_error
+from gymq.execution.journal import Journal, check_not_taken_over
+from gymq.failures import INTERRUPTED, SESSION_GONE, LoopBlocked, RolloutError, describe_author_error
 from gymq.protocol.messages import (
     Failure,
     FailureClass,
@@ -92,8 +92,9 @@ class Attempts:
                         await asyncio.sleep(pause_s)
                     reconnects = self._bus.reconnects
                     rollout = self._start_attempt(work, staleness)
-                    if num_delivered > 1 or self.agent.journals(rollout):
-                        await self._open_journal(work, num_delivered, suspect)
+                    has_journal = num_delivered > 1 or self.agent.journals(rollout)
+                    if has_journal and (fatal := await self._open_journal(work, num_delivered, suspect)):
+                        return work.failure(fatal), None
                     async with limit:
                         with staleness.interrupting(work.interrupting(limit)) if staleness else nullcontext():
                             verdict = await run_to_verdict(self.agent, rollout)
@@ -105,8 +106,6 @@ class Attempts:
                     if work.journal is not None:
                         await work.journal.survived()
                     raise
-                except PoisonTask as error:
-                    return work.failure(error), None
                 except (Exception, SystemExit, LoopBlocked) as error:
                     late = isinstance(error, TimeoutError) and limit.expired()  # else a time limit of the agent's own
                     failed = work.ended_by or work.deadline_exceeded() if late else self._failed(error)
@@ -156,8 +155,12 @@ class Attempts:
             return None
         return await self._staleness.limit(model.name, task.max_staleness)
 
-    async def _open_journal(self, work: _Work, num_delivered: int, suspect: Suspect | None) -> None:
-        """Open the journal of the next attempt: that of an earlier delivery, to resume, or a new one."""
+    async def _open_journal(self, work: _Work, num_delivered: int, suspect: Suspect | None) -> RolloutError | None:
+        """Open the journal of the next attempt: that of an earlier delivery, to resume, or a new one.
+
+        Returns:
+            The failure of a rollout that kills the processes that work on it; None: it may go on.
+        """
         assert work.rollout is not None
         if work.journal is not None:
             await work.journal.start_attempt(work.attempt)
@@ -165,7 +168,8 @@ class Attempts:
             journal = Journal(self._bus, work.task, self._worker, suspect)
             if num_delivered > 1 or work.task.replaces is not None or work.task.resumed:
                 try:
-                    await journal.take_over(is_redelivered=num_delivered > 1)
+                    if fatal := await journal.take_over(is_redelivered=num_delivered > 1):
+                        return RolloutError(FailureClass.REDELIVERED_TOO_OFTEN, fatal, stage=Stage.QUEUE)
                     # The process before may have finished it and dropped the journal before it was fenced off.
                     await self._check_unsettled(work.task)
                 except (BusError, asyncio.CancelledError):
@@ -177,6 +181,7 @@ class Attempts:
             if suspect is not None:
                 work.clearing = asyncio.create_task(_clear_later(journal))
         work.rollout.recorder = work.journal
+        return None
 
     async def _ended(self, work: _Work, outcome: Failure | Unresolved) -> Outcome:
         """Return an outcome without a verdict, unless another process has the rollout now.
@@ -258,7 +263,7 @@ class _Work:
         if interrupted:
             self._interruptions += 1
             return INTERRUPTED.pause_s(self._interruptions, left_s=left_s)
-        if isinstance(failed, SessionGone):
+        if failed.is_innocent:
             self._lost_sessions += 1
             return SESSION_GONE.pause_s(self._lost_sessions, left_s=left_s)
         self.num_lost += failed.failure_class is FailureClass.SESSION_LOST

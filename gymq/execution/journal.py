@@ -21,12 +21,11 @@ from contextlib import suppress
 from gymq.bus import Bus, BusError, blobs, streams
 from gymq.bus.rpc.quarantine import Suspect
 from gymq.bus.rpc.tries import decode_reply
-from gymq.failures import RolloutError
 from gymq.processes.background import RunningTasks
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.journal_messages import Effect, JournalEntry
-from gymq.protocol.messages import BadMessage, BlobRef, FailureClass, Message, Stage, Task
+from gymq.protocol.messages import BadMessage, BlobRef, Message, Task
 
 log = logging.getLogger("gymq.journal")
 
@@ -40,13 +39,6 @@ _decode_entry = Decoder(JournalEntry, BlobRef)
 
 class Fenced(BusError):
     """Another agent process has taken the rollout over."""
-
-
-class PoisonTask(RolloutError):
-    """The rollout kills the agent processes that work on it."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(FailureClass.REDELIVERED_TOO_OFTEN, text, stage=Stage.QUEUE)
 
 
 async def check_not_taken_over(bus: Bus, task: Task) -> None:
@@ -109,7 +101,7 @@ class Journal:
         """Effects of an earlier delivery that were not replayed yet."""
         return len(self._recorded)
 
-    async def take_over(self, *, is_redelivered: bool = False) -> None:
+    async def take_over(self, *, is_redelivered: bool = False) -> str:
         """Read the journal of an earlier delivery of the task, and fence off any process that may still be writing.
 
         The journal of an earlier task for the same rollout is skipped.
@@ -117,10 +109,12 @@ class Journal:
         Args:
             is_redelivered: whether another process had the task, which is fenced off also if it has recorded nothing.
 
+        Returns:
+            Why the rollout must not be tried again: a process died while it worked on this rollout alone and had
+            recorded nothing new, or too many died after they had begun it alone. Empty: it may be.
+
         Raises:
             Fenced: another process took over at the same moment.
-            PoisonTask: a process died while it worked on this rollout alone and had recorded nothing new, or too many
-                died after they had begun it alone.
         """
         num_alone = 0
         died_alone = False
@@ -154,9 +148,10 @@ class Journal:
         if self._last_sequence or alone or is_redelivered:
             await self._write(alone=alone)
         if died_alone:
-            raise PoisonTask("an agent process died while it worked on this task and on nothing else")
+            return "an agent process died while it worked on this task and on nothing else"
         if num_alone >= MAX_ALONE:
-            raise PoisonTask(f"{num_alone} agent processes died that had started this task with nothing else in them")
+            return f"{num_alone} agent processes died that had started this task with nothing else in them"
+        return ""
 
     async def start_attempt(self, attempt: int) -> None:
         """Start a new attempt; what was recorded no longer counts.

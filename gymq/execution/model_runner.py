@@ -73,7 +73,7 @@ class ModelRunner:
         """Load the newest weights, then take calls.
 
         Raises:
-            WeightsFailed: those that were pushed last cannot be loaded.
+            UsageError: those that were pushed last cannot be loaded.
         """
         self._worker = server.worker
         if type(self.model).load_weights is not Model.load_weights:

@@ -11,15 +11,11 @@ from gymq.bus.discovery import is_running, not_running
 from gymq.bus.queue.client import QueueClient
 from gymq.bus.queue.dead_letters import DeadLetterEntry, DeadLetters
 from gymq.bus.queue.tasks import read_task
-from gymq.errors import GymqError
+from gymq.errors import UsageError
 from gymq.execution.services.intake import read_submission
 from gymq.protocol import subjects
 from gymq.protocol.messages import BadMessage, DeadLetter, VerifiedRollout
 from gymq.protocol.subjects import RolloutId
-
-
-class NotRequeued(GymqError):
-    """A letter that stays where it is; one sentence why."""
 
 
 class RequeueResult(StrEnum):
@@ -43,7 +39,7 @@ class Requeuer:
         """Requeue the task of a dead letter and remove the letter. Idempotent.
 
         Raises:
-            NotRequeued: it cannot succeed; nothing was changed.
+            UsageError: it cannot succeed; nothing was changed.
         """
         letter = entry.letter
         if letter.subject == subjects.SUBMISSION.pattern:
@@ -52,7 +48,7 @@ class Requeuer:
         elif letter.rollout:
             done = await self._roll_out_again(letter)
         else:
-            raise NotRequeued("it is unreadable, so it can only be dropped")
+            raise UsageError("it is unreadable, so it can only be dropped")
         await self._letters.remove(entry.number)
         return done
 
@@ -62,7 +58,7 @@ class Requeuer:
             body = await self._letters.body(letter)
             _, _, agent = read_submission(body)
         except BadMessage as error:
-            raise NotRequeued(f"it is not a task: {error}") from None
+            raise UsageError(f"it is not a task: {error}") from None
         await self._check_running(agent)
         headers = {"Nats-Msg-Id": f"dead-letter/{entry.number}/{letter.at}"}
         await self._bus.js.publish_with_retry(letter.subject, body, headers, patience_s=30.0)
@@ -71,12 +67,12 @@ class Requeuer:
         try:
             task = await read_task(self._bus, letter.body)
         except BadMessage as error:
-            raise NotRequeued(f"its task cannot be read: {error}") from None
+            raise UsageError(f"its task cannot be read: {error}") from None
         if await self._is_cancelled(task.run, task.task_index):
-            raise NotRequeued("it was cancelled")
+            raise UsageError("it was cancelled")
         stored = await self._queue.outcomes.find_outcome(*task.rollout_id)
         if stored is None:
-            raise NotRequeued(f"run {task.run} no longer has an outcome of it")
+            raise UsageError(f"run {task.run} no longer has an outcome of it")
         sequence, outcome = stored
         if isinstance(outcome, VerifiedRollout):
             return RequeueResult.REWARDED
@@ -101,4 +97,4 @@ class Requeuer:
         if agent not in self._running:
             self._running[agent] = await is_running(self._bus, agent, "agents", patience_s=0.0)
         if not self._running[agent]:
-            raise NotRequeued(not_running(agent, "agent"))
+            raise UsageError(not_running(agent, "agent"))

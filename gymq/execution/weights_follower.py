@@ -9,7 +9,7 @@ from typing import Any
 from gymq.bus import Bus, BusError, Msg, blobs, streams
 from gymq.bus.jetstream import Stored
 from gymq.bus.repeating import repeat
-from gymq.errors import GymqError
+from gymq.errors import UsageError
 from gymq.model import Model, WeightsUpdate
 from gymq.processes.background import end_task, is_set_within
 from gymq.protocol import subjects
@@ -22,10 +22,6 @@ log = logging.getLogger("gymq.weights")
 READ_AGAIN_S = 5.0  # what was pushed is heard at once; this is for what was not heard
 
 _decode = Decoder(Weights)
-
-
-class WeightsFailed(GymqError):
-    """Weights that a model could not load; one sentence."""
 
 
 class WeightsFollower:
@@ -57,14 +53,14 @@ class WeightsFollower:
         """Load the newest weights, if any were pushed, and follow.
 
         Raises:
-            WeightsFailed: they cannot be loaded. The old ones must not be served in their place.
+            UsageError: they cannot be loaded. The old ones must not be served in their place.
             BusError: it cannot be known whether there are any.
         """
         await self._bus.subscribe(subjects.PUSHED.of(self._model.name), self._on_push)
         await self._bus.flush()  # so that what is pushed after the first look is heard
         await self._catch_up()
         if self._problem:
-            raise WeightsFailed(self._problem)
+            raise UsageError(self._problem)
         failed = f"{self._model.name}: cannot look for new weights"
         self._following = asyncio.create_task(repeat(self._catch_up_when_pushed, log, failed, pause_s=0.0))
 

@@ -14,17 +14,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
-from gymq.errors import GymqError
+from gymq.errors import UsageError
 from gymq.processes import parent_death
 from gymq.redaction import redact
 
 T = TypeVar("T")
 
 _WARNINGS = ("warning", "npm warn")
-
-
-class InstallFailed(GymqError):
-    """Packages were not installed; one sentence with the last lines of the installer's output."""
 
 
 async def in_thread(make: Callable[..., T], *args: Any) -> T:
@@ -46,7 +42,7 @@ def alone(place: Path, cancelled: threading.Event) -> Iterator[None]:
     """Hold the lock of a folder, which is made once: several processes may need it at the same time.
 
     Raises:
-        InstallFailed: cancelled.
+        UsageError: cancelled.
     """
     place.parent.mkdir(parents=True, exist_ok=True)
     with (place.parent / f"{place.name}.lock").open("w") as lock:
@@ -56,7 +52,7 @@ def alone(place: Path, cancelled: threading.Event) -> Iterator[None]:
                 break
             except BlockingIOError:
                 if cancelled.wait(0.1):
-                    raise InstallFailed(f"the wait for {place.name} was cancelled") from None
+                    raise UsageError(f"the wait for {place.name} was cancelled") from None
         yield
 
 
@@ -78,7 +74,7 @@ def install(
         variables: environment variables in addition to those of this process.
 
     Raises:
-        InstallFailed: it failed, took too long, or was cancelled.
+        UsageError: it failed, took too long, or was cancelled.
     """
     env = {**os.environ, **(variables or {})}
     give_up = time.monotonic() + timeout_s
@@ -103,8 +99,8 @@ def install(
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
             ended = "was cancelled" if is_cancelled else f"did not finish within {timeout_s:g} s"
-            raise InstallFailed(f"`{shown}` {ended}") from None
+            raise UsageError(f"`{shown}` {ended}") from None
     if process.returncode != 0:
         lines = said.strip().splitlines()[-5:]
         errors = [line for line in lines if not line.lower().startswith(_WARNINGS)] or lines
-        raise InstallFailed(redact(f"`{shown}` failed: {' '.join(' '.join(errors).split())}"))
+        raise UsageError(redact(f"`{shown}` failed: {' '.join(' '.join(errors).split())}"))

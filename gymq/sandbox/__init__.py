@@ -11,7 +11,6 @@ from gymq.sandbox.interface import ProgramResult as ProgramResult
 from gymq.sandbox.interface import ProgramSession as ProgramSession
 from gymq.sandbox.interface import Runtime as Runtime
 from gymq.sandbox.interface import Sandbox as Sandbox
-from gymq.sandbox.interface import SandboxFailed as SandboxFailed
 from gymq.sandbox.interface import SessionEnded as SessionEnded
 from gymq.sandbox.interface import check_path as check_path
 from gymq.sandbox.local import LocalSandbox as LocalSandbox

@@ -18,7 +18,7 @@ import stat
 import tempfile
 from dataclasses import dataclass
 
-from gymq.sandbox.interface import SandboxFailed
+from gymq.failures import ComponentFailed
 from gymq.sandbox.process import remove
 
 log = logging.getLogger("gymq.sandbox")
@@ -40,7 +40,7 @@ class HeldFolder:
             patience_s: seconds to wait for another holder.
 
         Raises:
-            SandboxFailed: there cannot be such a folder here.
+            ComponentFailed: there cannot be such a folder here.
         """
         end = asyncio.get_running_loop().time() + patience_s
         try:
@@ -53,9 +53,9 @@ class HeldFolder:
                 log.warning("%s is in use by another process; this attempt works in %s", taken, path)
                 found = _lock(path)
         except OSError as error:
-            raise SandboxFailed(f"no folder for a program: {error.strerror}: {error.filename}") from None
+            raise ComponentFailed(f"no folder for a program: {error.strerror}: {error.filename}") from None
         if found is None:
-            raise SandboxFailed(f"no folder for a program: {path} cannot be entered")
+            raise ComponentFailed(f"no folder for a program: {path} cannot be entered")
         lock, left = found
         with contextlib.ExitStack() as undo:
             undo.callback(os.close, lock)
@@ -80,7 +80,7 @@ def _own_parent() -> str:
         os.mkdir(path, 0o700)
     found = os.lstat(path)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != user or found.st_mode & 0o077:
-        raise SandboxFailed(
+        raise ComponentFailed(
             f"{path} has to be a folder of user {user} that is closed to others (mode 0700), and is not: remove it, or "
             f"set TMPDIR to a folder of your own"
         )

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Literal, Self
 
 from gymq.errors import GymqError
-from gymq.failures import ComponentFailed, InvalidTask
+from gymq.failures import InvalidTask
 from gymq.redaction import redact
 
 LimitName = Literal["time", "memory", "file", "disk", "output"]
@@ -22,10 +22,6 @@ _OF_THE_SYSTEM = frozenset(
     {"", ".old", "bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "run", "sbin", "sys", "usr"}
 )
 _OF_THE_SANDBOX = frozenset({"", ".shm", "box"})
-
-
-class SandboxFailed(ComponentFailed):
-    """No program ran: the sandbox could not be started, or was lost. Says nothing about the program."""
 
 
 class SessionEnded(GymqError):
@@ -173,7 +169,7 @@ class ProgramSession(ABC):
 
         Raises:
             TimeoutError: there was none in time.
-            SandboxFailed: the machine did not let it run.
+            ComponentFailed: the machine did not let it run.
             SessionEnded: the program ended, or its output is not an answer to this message.
         """
 
@@ -197,7 +193,7 @@ class Runtime(ABC):
         """Make sure that programs can be run.
 
         Raises:
-            SandboxFailed: they cannot; the message says why and what would help.
+            ComponentFailed: they cannot; the message says why and what would help.
         """
 
     @abstractmethod
@@ -224,7 +220,7 @@ class Sandbox(Runtime):
         """Run a program to its end. A crash of the program, or a limit that it hits, is a result, not an error.
 
         Raises:
-            SandboxFailed: it did not run.
+            ComponentFailed: it did not run.
         """
 
     @abstractmethod
@@ -235,5 +231,5 @@ class Sandbox(Runtime):
         number.
 
         Raises:
-            SandboxFailed: the program did not start.
+            ComponentFailed: the program did not start.
         """

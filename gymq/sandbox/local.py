@@ -15,7 +15,7 @@ from dataclasses import asdict, replace
 from io import FileIO
 from typing import Any, NamedTuple, cast
 
-from gymq.failures import InvalidTask
+from gymq.failures import ComponentFailed, InvalidTask
 from gymq.sandbox import visible
 from gymq.sandbox.control_groups import ControlGroup, ControlGroups
 from gymq.sandbox.inside.supervisor import STEP
@@ -26,7 +26,6 @@ from gymq.sandbox.interface import (
     ProgramResult,
     ProgramSession,
     Sandbox,
-    SandboxFailed,
     SessionEnded,
     clock_s,
 )
@@ -75,7 +74,7 @@ class LocalSandbox(Sandbox):
         if self._isolation is not None:
             return
         if sys.platform != "linux":
-            raise SandboxFailed("the local sandbox needs Linux: use the provider `docker`")
+            raise ComponentFailed("the local sandbox needs Linux: use the provider `docker`")
         await asyncio.to_thread(_control_groups)  # The first look may take more than a second.
         problems = []
         for isolation in candidates(self._wanted):
@@ -90,7 +89,7 @@ class LocalSandbox(Sandbox):
                 return
             problems.append(f"{isolation.how}: {problem}")
         wanted = self._wanted or "isolation"
-        raise SandboxFailed(f"no {wanted} for programs on this machine ({'; '.join(problems)}); {_WHAT_HELPS}")
+        raise ComponentFailed(f"no {wanted} for programs on this machine ({'; '.join(problems)}); {_WHAT_HELPS}")
 
     def describe(self) -> str:
         if self._isolation is None:
@@ -139,7 +138,7 @@ class LocalSandbox(Sandbox):
             finished = await _run(
                 isolation, self.python, Program((self.python, "-I", "-c", "print(7)")), Limits(time_s=30.0)
             )
-        except SandboxFailed as error:
+        except ComponentFailed as error:
             return error.message
         if finished.stdout.strip() != b"7":
             return f"a program did not run: {finished.stderr.decode(errors='replace').strip()[-200:]}"
@@ -157,7 +156,7 @@ async def _run(isolation: Isolation, python: str, program: Program, limits: Limi
     finally:
         await supervised.end()
     if ended.limit == "time":
-        raise SandboxFailed("a sandbox did not end its program in time")
+        raise ComponentFailed("a sandbox did not end its program in time")
     report = supervised.report(ended.stderr)
     return replace(ended, exit_status=report.exit_status, limit=ended.limit or report.limit, seconds=report.seconds)
 
@@ -230,18 +229,18 @@ class _Supervised:
                         cwd="/",
                     )
                 except OSError as error:
-                    raise SandboxFailed(f"a sandbox could not be started: {error}") from None
+                    raise ComponentFailed(f"a sandbox could not be started: {error}") from None
             undo.pop_all()
         return cls(process, lifeline, report, taken)
 
     def report(self, stderr: bytes) -> _Report:
         """Return what the supervisor reported at its end."""
         if self._said.startswith("failed "):
-            raise SandboxFailed(f"a program could not be run: {self._said.removeprefix('failed ')}")
+            raise ComponentFailed(f"a program could not be run: {self._said.removeprefix('failed ')}")
         if not self._said:
             said = stderr.decode(errors="replace").strip()[-300:] or "nothing"
             status = self.process.returncode
-            raise SandboxFailed(f"a sandbox ended with status {status} and without a report; it said: {said}")
+            raise ComponentFailed(f"a sandbox ended with status {status} and without a report; it said: {said}")
         exit_status, limit, seconds = self._said.split()
         return _Report(int(exit_status), None if limit == "-" else cast(LimitName, limit), float(seconds))
 
@@ -303,7 +302,7 @@ class _LocalSession(StreamSession):
         try:
             answer = await super().exchange(message, clock_s(timeout_s) + _END_S)
         except TimeoutError:
-            raise SandboxFailed("a sandbox did not end a step of its session in time") from None
+            raise ComponentFailed("a sandbox did not end a step of its session in time") from None
         except SessionEnded:
             if self._supervised.report(b"").limit == "time":
                 raise TimeoutError from None
@@ -339,9 +338,9 @@ def _group_bytes(isolation: Isolation, limits: Limits) -> int:
 def _spec(isolation: Isolation, program: Program, limits: Limits, folder: str | None, python: str) -> dict[str, Any]:
     directory, path = folder or _BOX, f"{os.path.dirname(python)}:{_PATH}"
     if program.image is not None:
-        raise SandboxFailed("the local sandbox has no container images: use the provider `docker`")
+        raise ComponentFailed("the local sandbox has no container images: use the provider `docker`")
     if program.folders and not isolation.own_view:
-        raise SandboxFailed("folders for a program need namespaces")
+        raise ComponentFailed("folders for a program need namespaces")
     for place in program.folders:
         if visible.covers(place):
             raise InvalidTask(f"a program's files: {place!r} is used by this machine's Python; name another folder")

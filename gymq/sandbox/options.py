@@ -11,7 +11,8 @@ import pydantic
 
 from gymq.authoring import OptionsError
 from gymq.extensions import extensions
-from gymq.sandbox.interface import MIB, Limits, Sandbox, SandboxFailed
+from gymq.failures import ComponentFailed
+from gymq.sandbox.interface import MIB, Limits, Sandbox
 from gymq.sandbox.local import LocalSandbox
 
 
@@ -54,7 +55,7 @@ class SandboxOptions(pydantic.BaseModel):
         sandbox = self._provider()(self)
         try:
             await sandbox.start()
-        except SandboxFailed as error:
+        except ComponentFailed as error:
             raise OptionsError(f"sandbox: {error.message}") from None
         self._weakness = sandbox.weakness
         return sandbox

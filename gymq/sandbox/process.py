@@ -13,7 +13,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from gymq.sandbox.interface import MIB, LimitName, ProgramResult, SandboxFailed
+from gymq.failures import ComponentFailed
+from gymq.sandbox.interface import MIB, LimitName, ProgramResult
 
 GRACE_S = 30.0  # for a process to be gone after it was ended
 
@@ -45,7 +46,7 @@ async def start_process(
     for the end of all that has the pipes, and only the caller can end that.
 
     Raises:
-        SandboxFailed: it cannot be started.
+        ComponentFailed: it cannot be started.
     """
     starting = asyncio.ensure_future(
         asyncio.create_subprocess_exec(
@@ -64,7 +65,7 @@ async def start_process(
         caller.cancel(*cancelled.args)
         return starting.result()
     except OSError as error:
-        raise SandboxFailed(f"{command[0]} cannot be run: {error.strerror}") from None
+        raise ComponentFailed(f"{command[0]} cannot be run: {error.strerror}") from None
 
 
 async def finish_process(
@@ -86,7 +87,7 @@ async def finish_process(
         output_ends: whether it is ended when it prints more, instead of the rest being dropped.
 
     Raises:
-        SandboxFailed: what it started holds its output and cannot be ended.
+        ComponentFailed: what it started holds its output and cannot be ended.
     """
     began = time.monotonic()
     limit: LimitName | None = None
@@ -116,7 +117,7 @@ async def finish_process(
             async with asyncio.timeout(GRACE_S):
                 stdout, stderr, status, _ = await reading
         except TimeoutError:
-            raise SandboxFailed("what a program started cannot be ended, and holds its output") from None
+            raise ComponentFailed("what a program started cannot be ended, and holds its output") from None
     return ProgramResult(status, stdout, stderr, limit, time.monotonic() - began)
 
 
@@ -137,7 +138,7 @@ async def run_command(
     """Run a command of this machine in a session of its own, which is gone afterwards.
 
     Raises:
-        SandboxFailed: there is no such command, or it cannot be ended.
+        ComponentFailed: there is no such command, or it cannot be ended.
     """
     process = await start_process(command, env=env, stdin=PIPE if stdin else DEVNULL, cwd=cwd)
     return await finish_process(process, lambda: kill_group(process), wall_s=wall_s, stdin=stdin)

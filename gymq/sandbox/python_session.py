@@ -9,8 +9,9 @@ from pathlib import Path
 
 import msgspec
 
+from gymq.failures import ComponentFailed
 from gymq.protocol.decoding import UNDECODABLE
-from gymq.sandbox.interface import MIB, Limits, Program, ProgramSession, Sandbox, SandboxFailed, SessionEnded
+from gymq.sandbox.interface import MIB, Limits, Program, ProgramSession, Sandbox, SessionEnded
 
 _INTERPRETER = (Path(__file__).parent / "interpreter.py").read_bytes()
 
@@ -50,7 +51,7 @@ class PythonSession:
             timeout_s: seconds that it may take, of its own time where the provider can measure it.
 
         Raises:
-            SandboxFailed: no interpreter could be started, or the machine did not let it run.
+            ComponentFailed: no interpreter could be started, or the machine did not let it run.
         """
         async with self._lock:
             if self._session is None:
@@ -84,9 +85,9 @@ class PythonSession:
         try:
             await session.exchange(b'{"code": "", "timeout_s": null}', 30.0)
         except TimeoutError:
-            raise SandboxFailed("a Python interpreter in the sandbox did not answer") from None
+            raise ComponentFailed("a Python interpreter in the sandbox did not answer") from None
         except SessionEnded as error:
-            raise SandboxFailed(f"a Python interpreter in the sandbox did not start: {error}") from None
+            raise ComponentFailed(f"a Python interpreter in the sandbox did not start: {error}") from None
         return session
 
 

@@ -33,7 +33,7 @@ class Batch:
         """Yield each group once, in order or as it is completed.
 
         Raises:
-            TrainerError, BusError, BadMessage: of the first group that could not be completed; after all others were
+            UsageError, BusError, BadMessage: of the first group that could not be completed; after all others were
                 yielded.
         """
         return self.completed() if self._thread is None else self._thread.iterate(self.completed())

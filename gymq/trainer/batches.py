@@ -20,9 +20,10 @@ from dataclasses import dataclass
 from itertools import islice
 
 from gymq.data.rows import TASK_INDEX
+from gymq.errors import UsageError
 from gymq.trainer.batch import Batch
 from gymq.trainer.evaluating import Evaluations
-from gymq.trainer.groups import Group, Row, TrainerError
+from gymq.trainer.groups import Group, Row
 from gymq.trainer.options import BatchOptions
 from gymq.trainer.training_batch import TrainingBatch
 
@@ -104,7 +105,7 @@ class Batches:
         waiting: dict[int, int] = dict(state["waiting"])
         passed = {index: row for index, row in islice(self._coming, self._next) if index in waiting}
         if len(passed) < len(waiting):
-            raise TrainerError("state: it was saved with more rows than there are; give the same rows as before")
+            raise UsageError("state: it was saved with more rows than there are; give the same rows as before")
         self._places = [_Place(waiting[index], index, passed[index]) for index in waiting]
         self._given_up: list[_Place] = []
         self._groups_of_batch = options.groups  # that the next ones are expected to have
@@ -116,7 +117,7 @@ class Batches:
         """Yield batches. Asking for the next one says that the one before was trained on.
 
         Raises:
-            TrainerError, RowError, BusError: as `run_rollouts` does.
+            UsageError, RowError, BusError: as `run_rollouts` does.
         """
         try:
             while True:
@@ -247,7 +248,7 @@ class Batches:
         self._replaced_in_a_row = self._replaced_in_a_row + 1 if is_replaced else 0
         if self._replaced_in_a_row > 16 * self._options.groups:
             why = "all its rewards are the same" if group.is_complete else group.why_incomplete()
-            raise TrainerError(f"{self._replaced_in_a_row} groups in a row could not be trained on; the last: {why}")
+            raise UsageError(f"{self._replaced_in_a_row} groups in a row could not be trained on; the last: {why}")
         return is_replaced
 
     async def _wait_for_batch(self) -> Sequence[_Place]:

@@ -37,7 +37,7 @@ class Evaluations:
         """Return the numbers of an evaluation that is done and was not taken; empty if there is none.
 
         Raises:
-            TrainerError, BusError: it could not be done.
+            UsageError, BusError: it could not be done.
         """
         if self._running is None or not self._running.done():
             return {}

@@ -16,13 +16,9 @@ from gymq.data.materialise import Materialisation, MaterialiseOptions
 from gymq.data.row_problems import RowProblems
 from gymq.data.rows import PARAMS, SOURCE, TASK_INDEX, MaterialisedRow, RowError
 from gymq.data.short_rows import whole_row
-from gymq.errors import GymqError
+from gymq.errors import GymqError, UsageError
 
 Row = dict[str, Any]
-
-
-class TrainerError(GymqError):
-    """A trainer's request that cannot be fulfilled; one sentence."""
 
 
 def read_rows(path: str | Path) -> list[Row]:
@@ -77,17 +73,17 @@ def row_of_text(text: Any, name: str) -> Row:
         name: of the row in the trainer's batch, for messages.
 
     Raises:
-        TrainerError: there is none, or it cannot be used.
+        UsageError: there is none, or it cannot be used.
     """
     needed = "the data set needs the column `row`, with the row as JSON text"
     if not isinstance(text, str):
-        raise TrainerError(f"{name}: {needed}")
+        raise UsageError(f"{name}: {needed}")
     try:
         row: Row = msgspec.json.decode(whole_row(text.encode()))
     except RowError as error:
-        raise TrainerError(f"{called(name, _object(text))}: {error}") from None
+        raise UsageError(f"{called(name, _object(text))}: {error}") from None
     except (GymqError, ValueError, RecursionError) as error:
-        raise TrainerError(f"{called(name, _object(text))}: {needed}: {error}") from None
+        raise UsageError(f"{called(name, _object(text))}: {needed}: {error}") from None
     return row
 
 
@@ -103,7 +99,7 @@ def rows_of_groups(examples: Sequence[Row], size: int, agent: str | None) -> lis
 
     Raises:
         RowError: examples cannot be used; the message says which and why.
-        TrainerError: the options do not fit.
+        UsageError: the options do not fit.
     """
     problems = RowProblems()
 
@@ -119,7 +115,7 @@ def rows_of_groups(examples: Sequence[Row], size: int, agent: str | None) -> lis
         options = MaterialiseOptions(agent_name=agent, num_repeats=size)
         text = b"\n".join(msgspec.json.encode(example) for example in examples)
     except pydantic.ValidationError as error:
-        raise TrainerError(first_problem(error)) from None
+        raise UsageError(first_problem(error)) from None
     except (TypeError, ValueError, RecursionError) as error:
         raise RowError(f"an example has no JSON form: {error}") from None
     groups: dict[int, list[MaterialisedRow]] = {}

@@ -10,11 +10,12 @@ from gymq.bus import Bus
 from gymq.bus.discovery import is_running, not_running
 from gymq.bus.queue.client import SUBMIT_PATIENCE_S, QueueClient
 from gymq.data.rows import MaterialisedRow
+from gymq.errors import UsageError
 from gymq.processes.background import RunningTasks
 from gymq.protocol import subjects
 from gymq.protocol.messages import Outcome, Task
 from gymq.protocol.subjects import RolloutId, TaskQueueName
-from gymq.trainer.groups import Group, TrainerError
+from gymq.trainer.groups import Group
 from gymq.trainer.options import RolloutOptions
 from gymq.trainer.pending_group import PendingGroup
 from gymq.trainer.policy import TrainedPolicy
@@ -154,9 +155,9 @@ class GroupRollouts:
         try:
             subjects.instance(agent, "agent")
         except subjects.BadToken as error:
-            raise TrainerError(str(error)) from None
+            raise UsageError(str(error)) from None
         if not await is_running(self._bus, agent, "agents"):
-            raise TrainerError(not_running(agent, "agent"))
+            raise UsageError(not_running(agent, "agent"))
         self._served.add(agent)
 
     def on_stored(self, of: RolloutId) -> None:
@@ -179,12 +180,12 @@ class GroupRollouts:
         """Return a group that is complete or was cut.
 
         Raises:
-            TrainerError: it lacks samples, and that is to be an error.
+            UsageError: it lacks samples, and that is to be an error.
         """
         await self._exclude_stale(pending)
         group = pending.group()
         if pending.options.on_failed_group == "raise" and not group.is_complete:
-            raise TrainerError(group.why_incomplete())
+            raise UsageError(group.why_incomplete())
         return group
 
     async def _exclude_stale(self, pending: PendingGroup) -> int:

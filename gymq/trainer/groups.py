@@ -11,7 +11,6 @@ from gymq.data.records import Record
 from gymq.data.trainer_results import with_lists
 from gymq.protocol.tokens import GENERATION_FIELD
 from gymq.trainer.examples import Row as Row
-from gymq.trainer.examples import TrainerError as TrainerError
 from gymq.trainer.examples import called
 
 

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Protocol
 
 from gymq.defaults import MAX_TIMEOUT_S, MAX_VERSIONS
-from gymq.trainer.groups import Group, Row, TrainerError
+from gymq.errors import UsageError
+from gymq.trainer.groups import Group, Row
 
 OnUntrainable = Literal["error", "allow"]
 OnFailedGroup = Literal["mask", "refill", "raise"]
@@ -47,13 +48,13 @@ class RolloutOptions:
 
     def __post_init__(self) -> None:
         if not 0 < self.rollout_timeout_s <= MAX_TIMEOUT_S:
-            raise TrainerError(
+            raise UsageError(
                 f"rollout_timeout_s must be above 0 and at most {MAX_TIMEOUT_S}, not {self.rollout_timeout_s}"
             )
         if self.num_samples < 1 or self.num_surplus < 0:
-            raise TrainerError(f"a group of {self.num_samples} samples and {self.num_surplus} on top cannot be made")
+            raise UsageError(f"a group of {self.num_samples} samples and {self.num_surplus} on top cannot be made")
         if self.max_staleness is not None and not 0 <= self.max_staleness <= MAX_VERSIONS:
-            raise TrainerError(f"max_staleness must be 0 to {MAX_VERSIONS}, not {self.max_staleness}")
+            raise UsageError(f"max_staleness must be 0 to {MAX_VERSIONS}, not {self.max_staleness}")
 
 
 class Known(Protocol):
@@ -128,28 +129,28 @@ class BatchOptions:
 
     def __post_init__(self) -> None:
         if self.groups < 1 or self.num_samples < 1 or self.candidates < 1:
-            raise TrainerError("groups, num_samples and candidates must be at least 1")
+            raise UsageError("groups, num_samples and candidates must be at least 1")
         if self.ahead < 0 or self.num_behind < self.ahead:
-            raise TrainerError(
+            raise UsageError(
                 f"ahead={self.ahead}, max_staleness={self.max_staleness}: what is made that far ahead is that old"
             )
         if self.on_stale not in ("train", "mask", "discard"):
-            raise TrainerError(f"on_stale={self.on_stale!r}: expected 'train', 'mask' or 'discard'")
+            raise UsageError(f"on_stale={self.on_stale!r}: expected 'train', 'mask' or 'discard'")
         if self.token_budget is not None and self.token_budget < 1:
-            raise TrainerError(f"token_budget={self.token_budget}: expected at least 1")
+            raise UsageError(f"token_budget={self.token_budget}: expected at least 1")
         if not 0.0 < self.straggler_share <= 1.0:
-            raise TrainerError(f"straggler_share={self.straggler_share}: expected more than 0 and at most 1")
+            raise UsageError(f"straggler_share={self.straggler_share}: expected more than 0 and at most 1")
         if self.first is not None and not (self.varied and 2 <= self.first <= self.num_samples):
-            raise TrainerError(
+            raise UsageError(
                 f"first={self.first}: with `varied`, whether {self.num_samples} samples vary is seen after 2 to "
                 f"{self.num_samples} of them"
             )
         if self.evaluate_every is not None and (self.evaluate_every < 1 or not self.evaluation_rows):
-            raise TrainerError("evaluate_every must be at least 1, and needs `evaluation_rows`")
+            raise UsageError("evaluate_every must be at least 1, and needs `evaluation_rows`")
         if self.candidates > 1 and self.known is None:
-            raise TrainerError("candidates: nothing is known to choose by; give `known=Difficulties()` too")
+            raise UsageError("candidates: nothing is known to choose by; give `known=Difficulties()` too")
         if not 0 <= self.share[0] < self.share[1]:
-            raise TrainerError(f"share={self.share}: expected a part and how many there are, such as (0, 2)")
+            raise UsageError(f"share={self.share}: expected a part and how many there are, such as (0, 2)")
 
     @property
     def num_behind(self) -> int:

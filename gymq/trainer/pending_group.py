@@ -15,9 +15,10 @@ from gymq.data.failure_status import StatusError, status_error
 from gymq.data.jsonl import parse_object
 from gymq.data.rows import ROLLOUT_INDEX, TASK_INDEX, MaterialisedRow, digest_of
 from gymq.data.trainer_results import result_fields
+from gymq.errors import UsageError
 from gymq.protocol.messages import FailureClass, Outcome, VerifiedRollout
 from gymq.trainer.examples import called
-from gymq.trainer.groups import Group, Row, Sample, SampleFailed, TrainerError
+from gymq.trainer.groups import Group, Row, Sample, SampleFailed
 from gymq.trainer.options import RolloutOptions
 
 
@@ -92,7 +93,7 @@ class PendingGroup:
         """Take in the outcomes of the task that were stored after `read_to`, with their stream sequences, in order.
 
         Raises:
-            TrainerError: they are of another row.
+            UsageError: they are of another row.
         """
         for sequence, outcome in stored:
             self.read_to = sequence
@@ -218,7 +219,7 @@ class PendingGroup:
         row = self.rows[index].json
         is_readable = isinstance(outcome, VerifiedRollout) or outcome.failure_class is not FailureClass.NOT_STORABLE
         if is_readable and outcome.row != row and digest_of(parse_object(outcome.row)) != digest_of(parse_object(row)):
-            raise TrainerError(
+            raise UsageError(
                 f"{called(f'task {self.task_index} of run {outcome.run}', self.example)} is stored with another row: "
                 f"give a new row a new `{TASK_INDEX}`, or the run a new name"
             )

@@ -14,12 +14,12 @@ from gymq.bus.discovery import is_running
 from gymq.bus.queue.client import SERVER_PATIENCE_S
 from gymq.bus.weights.holding import held, until_finished
 from gymq.bus.weights.known import told_versions, why_unknown
-from gymq.bus.weights.pushing import Pushed, PushError, announce, newest, push
+from gymq.bus.weights.pushing import Pushed, announce, newest, push
 from gymq.bus.weights.staleness import updates_since
 from gymq.defaults import CONFIRM_S, InFlight, WeightsMode
+from gymq.errors import UsageError
 from gymq.processes.loop_thread import LoopThread
 from gymq.protocol import subjects
-from gymq.trainer.groups import TrainerError
 from gymq.trainer.told_versions import ToldVersions
 
 P = ParamSpec("P")
@@ -53,7 +53,7 @@ class TrainedPolicy:
         try:
             subjects.instance(model, "model")
         except subjects.BadToken as error:
-            raise TrainerError(str(error)) from None
+            raise UsageError(str(error)) from None
         self.model = model
         self.policy_version: str | None = None
         self.thread = thread
@@ -89,7 +89,7 @@ class TrainedPolicy:
             Which replicas have loaded them. One that has not yet keeps answering under the version that it has.
 
         Raises:
-            PushError: no replica has loaded them.
+            UsageError: no replica has loaded them.
             BusError: NATS was away; it is unknown whether they were pushed.
         """
         options: dict[str, Any] = {"weights": weights, "path": path, "mode": mode, "in_flight": in_flight}
@@ -125,11 +125,11 @@ class TrainedPolicy:
             Which workers answer with it.
 
         Raises:
-            PushError: none does.
+            UsageError: none does.
             BusError: NATS was away; it is unknown whether it was announced.
         """
         if in_flight == "finish" and load is None:
-            raise PushError("finish: the engines have the weights already; `load` gives them when rollouts have ended")
+            raise UsageError("finish: the engines have the weights already; `load` gives them when rollouts have ended")
         for hook in self._before_update:
             await hook(policy_version)
         async with self._held(in_flight, deadline_s):
@@ -184,7 +184,7 @@ class TrainedPolicy:
             # The replicas were too busy to answer in time. A push that is repeated counts once.
         if not pushed.confirmed:
             reasons = "; ".join(f"{worker}: {reason}" for worker, reason in pushed.missing.items())
-            raise PushError(f"no replica of {self.model} answers with {policy_version!r}: {reasons or no_replica}")
+            raise UsageError(f"no replica of {self.model} answers with {policy_version!r}: {reasons or no_replica}")
         self.policy_version = policy_version
         return pushed
 
@@ -195,7 +195,7 @@ class TrainedPolicy:
         """Check that the versions of the policy are known: a limit on staleness would limit nothing without them.
 
         Raises:
-            TrainerError: they are not.
+            UsageError: they are not.
             BusError: the server does not answer.
         """
         async with self._checking:
@@ -203,7 +203,7 @@ class TrainedPolicy:
                 return
             await self._told.announce()
             if reason := await why_unknown(self._bus, self.model):
-                raise TrainerError(reason)
+                raise UsageError(reason)
             self._has_versions = True
 
     async def updates_since(self) -> Callable[[str], int]:

@@ -19,6 +19,7 @@ import msgspec
 from gymq.bus import Bus
 from gymq.bus.queue.client import QueueClient
 from gymq.bus.queue.steering import Retuning, steer
+from gymq.errors import UsageError
 from gymq.processes.loop_thread import LoopThread
 from gymq.protocol import subjects
 from gymq.protocol.messages import Outcome, Steering
@@ -27,7 +28,7 @@ from gymq.trainer.batches import Batches
 from gymq.trainer.evaluating import Evaluations
 from gymq.trainer.examples import rows_of_groups
 from gymq.trainer.group_rollouts import GroupRollouts
-from gymq.trainer.groups import Row, TrainerError
+from gymq.trainer.groups import Row
 from gymq.trainer.options import BatchOptions, RolloutOptions
 from gymq.trainer.pending_group import PendingGroup
 from gymq.trainer.policy import TrainedPolicy, in_thread
@@ -47,13 +48,13 @@ class TrainingRun(TrainedPolicy):
             thread: that the connection lives in.
 
         Raises:
-            TrainerError: a name is not valid.
+            UsageError: a name is not valid.
         """
         super().__init__(bus, model, thread)
         try:
             self.run = subjects.token(run, "run")
         except subjects.BadToken as error:
-            raise TrainerError(str(error)) from None
+            raise UsageError(str(error)) from None
         self._queue = QueueClient(bus)
         self._following = AsyncExitStack()
         self._groups = GroupRollouts(bus, self._queue, run, self)
@@ -64,9 +65,9 @@ class TrainingRun(TrainedPolicy):
 
         Raises:
             BusError: the server cannot be reached.
-            TrainerError: a name is not valid.
+            UsageError: a name is not valid.
         """
-        thread = LoopThread(TrainerError("the run was closed"))
+        thread = LoopThread(UsageError("the run was closed"))
         try:
             return await thread.call(cls.open_in(thread, url, run, model))
         except BaseException:
@@ -79,7 +80,7 @@ class TrainingRun(TrainedPolicy):
 
         Raises:
             BusError: the server cannot be reached.
-            TrainerError: a name is not valid.
+            UsageError: a name is not valid.
         """
         bus = await Bus.connect(url, role="trainer", name=f"trainer {run}")
         try:
@@ -133,7 +134,7 @@ class TrainingRun(TrainedPolicy):
             options: of `RolloutOptions`, such as `num_samples`.
 
         Raises:
-            TrainerError: the options do not fit.
+            UsageError: the options do not fit.
             RowError: examples cannot be used; says which and why.
         """
         given = RolloutOptions(**options)
@@ -162,7 +163,7 @@ class TrainingRun(TrainedPolicy):
             options: of `BatchOptions`, and of `run_rollouts`.
 
         Raises:
-            TrainerError: the options do not fit, or, while batches are returned, groups cannot be trained on.
+            UsageError: the options do not fit, or, while batches are returned, groups cannot be trained on.
             RowError: while batches are returned, a row cannot be used.
             BusError: while batches are returned, the connection is lost.
         """
@@ -231,13 +232,13 @@ class TrainingRun(TrainedPolicy):
             How the run is steered now.
 
         Raises:
-            TrainerError: a change is not one.
+            UsageError: a change is not one.
             BusError: it is not stored; call it again.
         """
         try:
             given = msgspec.convert(changes, Retuning).given()
         except msgspec.ValidationError as error:
-            raise TrainerError(f"retune: {error}") from None
+            raise UsageError(f"retune: {error}") from None
         return await steer(self._bus, self.run, **given)
 
     @in_thread

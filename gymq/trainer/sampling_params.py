@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from gymq.data.rows import PARAMS
-from gymq.trainer.groups import Row, TrainerError
+from gymq.errors import UsageError
+from gymq.trainer.groups import Row
 
 # Parameters that a row has under another name, or not at all: workers ask for log probs themselves.
 _NAMES = {"temperature": "temperature", "top_p": "top_p", "max_tokens": "max_output_tokens"}
@@ -24,7 +25,7 @@ def with_sampling(params: Row, sampling: Row, template: Row | None = None) -> Ro
         template: arguments of the chat template.
 
     Raises:
-        TrainerError: the row's `metadata.extra_body` is not the text of a JSON object.
+        UsageError: the row's `metadata.extra_body` is not the text of a JSON object.
     """
     chosen = {name: value for name, value in sampling.items() if value is not None}
     params = params | {_NAMES[name]: value for name, value in chosen.items() if name in _NAMES}
@@ -37,7 +38,7 @@ def with_sampling(params: Row, sampling: Row, template: Row | None = None) -> Ro
             body = msgspec.json.decode(metadata.get("extra_body") or "{}", type=dict[str, Any])
         except (msgspec.MsgspecError, TypeError):
             place = f"row: `{PARAMS}.metadata.extra_body`"
-            raise TrainerError(f"{place} must be the text of a JSON object, to which {', '.join(others)} go") from None
+            raise UsageError(f"{place} must be the text of a JSON object, to which {', '.join(others)} go") from None
         params["metadata"] = {**metadata, "extra_body": json.dumps({**body, **others})}
     if template:
         params["metadata"] = {**(params.get("metadata") or {}), "chat_template_kwargs": json.dumps(template)}

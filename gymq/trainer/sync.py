@@ -6,8 +6,9 @@ import functools
 from collections.abc import Callable, Coroutine, Generator, Iterable
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
+from gymq.errors import UsageError
 from gymq.processes.loop_thread import LoopThread
-from gymq.trainer.groups import Group, Row, TrainerError
+from gymq.trainer.groups import Group, Row
 from gymq.trainer.run import TrainingRun
 from gymq.trainer.training_batch import TrainingBatch
 
@@ -35,9 +36,9 @@ class SyncTrainingRun:
 
         Raises:
             BusError: the server cannot be reached.
-            TrainerError: a name is not valid.
+            UsageError: a name is not valid.
         """
-        self._thread = LoopThread(TrainerError("the run was closed"))
+        self._thread = LoopThread(UsageError("the run was closed"))
         try:
             self._run = self._thread.run(TrainingRun.open_in(self._thread, url, run, model))
         except BaseException:
@@ -60,7 +61,7 @@ class SyncTrainingRun:
         """Start rollouts; return their groups as they are completed. The arguments are `TrainingRun.run_rollouts`'s.
 
         Raises:
-            TrainerError: the options do not fit, or, while groups are returned, one could not be completed.
+            UsageError: the options do not fit, or, while groups are returned, one could not be completed.
             RowError: examples cannot be used.
             BusError: while groups are returned, the connection is lost.
         """

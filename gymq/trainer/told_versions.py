@@ -8,7 +8,8 @@ from contextlib import suppress
 
 from gymq.bus import Bus
 from gymq.bus.weights.known import told_versions
-from gymq.bus.weights.pushing import PushError, announce, newest
+from gymq.bus.weights.pushing import announce, newest
+from gymq.errors import UsageError
 
 EVERY_S = 1.0  # at most
 
@@ -49,6 +50,6 @@ class ToldVersions:
             if len(told) == 1 and known[-1:] != told:
                 new = told  # a trainer that went back gives its engines older weights again
             for version in sorted(new, key=lambda version: (len(version), version)):  # 10 after 9
-                with suppress(PushError):  # another process has announced it first
+                with suppress(UsageError):  # another process has announced it first
                     await announce(self._bus, self._model, version, deadline_s=30.0)
             return True

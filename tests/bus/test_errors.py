@@ -11,7 +11,7 @@ import pytest
 import gymq
 from gymq import cli
 from gymq.bus import BusError
-from gymq.bus.weights import PushError
+from gymq.errors import UsageError
 
 ROOT = Path(__file__).parents[2]
 # Programs in a sandbox, where gymq is not installed.
@@ -65,7 +65,7 @@ def run_command(monkeypatch, error):
     cli.main()
 
 
-@pytest.mark.parametrize("kind", [gymq.GymqError, BusError, PushError])
+@pytest.mark.parametrize("kind", [gymq.GymqError, BusError, UsageError])
 def test_a_command_prints_any_error_as_one_sentence(monkeypatch, capsys, kind):
     with pytest.raises(SystemExit) as ended:
         run_command(monkeypatch, kind("nothing answers at nats://nowhere"))

@@ -17,7 +17,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from gymq.sandbox import MIB, Limits, LocalSandbox, Program, ProgramResult, SandboxFailed, local
+from gymq.failures import ComponentFailed
+from gymq.sandbox import MIB, Limits, LocalSandbox, Program, ProgramResult, local
 from gymq.sandbox.inside import landlock
 
 from .conftest import alive
@@ -208,7 +209,7 @@ async def tried(isolation: str, own_folder: str) -> dict[str, object]:
     sandbox = LocalSandbox(1 if isolation == "process" and os.geteuid() else AT_ONCE, isolation)
     try:
         await sandbox.start()
-    except SandboxFailed as error:
+    except ComponentFailed as error:
         return {"not_here": error.message}
     marker = f"battery-{os.getpid()}"
     os.environ["SECRET"] = "hunter2"
@@ -228,7 +229,7 @@ async def tried(isolation: str, own_folder: str) -> dict[str, object]:
                 argv = (sandbox.python, "-I", "-c", f"{PRELUDE}\n{trial.code}", marker)
                 try:
                     finished = await sandbox.run(Program(argv, stdin=b"x"), trial.limits)
-                except SandboxFailed as error:
+                except ComponentFailed as error:
                     return 1, [f"{trial.name}: {error.message}"]
                 attempts = sum(line.startswith((b"held", b"OPEN")) for line in finished.stdout.splitlines())
                 return max(1, attempts), faults(trial, finished)

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from gymq.sandbox import Limits, LocalSandbox, Program, ProgramResult, SandboxFailed
+from gymq.failures import ComponentFailed
+from gymq.sandbox import Limits, LocalSandbox, Program, ProgramResult
 
 RunPython = Callable[..., Awaitable[ProgramResult]]
 
@@ -41,7 +42,7 @@ async def _started(isolation: str) -> AsyncIterator[LocalSandbox]:
     sandbox = LocalSandbox(isolation=isolation, **options)
     try:
         await sandbox.start()
-    except SandboxFailed as error:
+    except ComponentFailed as error:
         pytest.skip(error.message)
     try:
         yield sandbox

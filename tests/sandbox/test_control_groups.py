@@ -16,8 +16,9 @@ import pytest
 
 import gymq
 from gymq.execution.resources_runner import ResourcesRunner
+from gymq.failures import ComponentFailed
 from gymq.processes import KillableProcesses
-from gymq.sandbox import MIB, Limits, LocalSandbox, SandboxFailed, control_groups, local
+from gymq.sandbox import MIB, Limits, LocalSandbox, control_groups, local
 from gymq.sandbox.control_groups import ControlGroup, ControlGroups
 from gymq.sandbox.inside import descendants
 from gymq.sandbox.inside.group import ProgramGroup
@@ -159,7 +160,7 @@ async def test_no_group_outlives_a_supervisor_that_is_killed(around: ControlGrou
             os.kill(parent, signal.SIGKILL)
 
     killing = asyncio.create_task(kill())
-    with pytest.raises(SandboxFailed):
+    with pytest.raises(ComponentFailed):
         await run_python(closed_sandbox, f"import time; time.sleep(99)  # {marker}")
     await killing
     assert not left(around)
@@ -170,7 +171,7 @@ async def test_no_group_outlives_a_supervisor_that_is_killed(around: ControlGrou
 async def test_the_machine_s_own_lack_of_memory_is_no_verdict():
     """The group around that of the program is full: the kernel ends the program, which kept within its limit."""
     async with LocalSandbox() as sandbox:
-        with pytest.raises(SandboxFailed, match="out of memory"):
+        with pytest.raises(ComponentFailed, match="out of memory"):
             await run_python(sandbox, HOLD, Limits(time_s=60.0, memory_bytes=1000 * MIB))
 
 

@@ -9,7 +9,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from gymq.sandbox import SandboxFailed, Subprocess
+from gymq.failures import ComponentFailed
+from gymq.sandbox import Subprocess
 from gymq.sandbox.held_folder import HeldFolder
 from tests.support.owners import start_owner
 from tests.support.waiting import until
@@ -123,14 +124,14 @@ async def test_a_place_that_another_user_may_have_prepared_is_refused(
         parent(temporary).mkdir(0o700)
     if kind == "open to others":
         parent(temporary).chmod(0o770)
-    with pytest.raises(SandboxFailed, match=f"{parent(temporary)} has to be a folder of user .* set TMPDIR"):
+    with pytest.raises(ComponentFailed, match=f"{parent(temporary)} has to be a folder of user .* set TMPDIR"):
         await HeldFolder.take(NAME, 0.0)
     assert list(elsewhere.iterdir()) == []
 
 
 async def test_a_machine_without_room_is_one_sentence(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(temporary / "gone"))
-    with pytest.raises(SandboxFailed, match="no folder for a program: No such file or directory: "):
+    with pytest.raises(ComponentFailed, match="no folder for a program: No such file or directory: "):
         await HeldFolder.take(None, 0.0)
 
 

@@ -9,7 +9,8 @@ import subprocess
 import pytest
 
 from gymq.authoring import OptionsError
-from gymq.sandbox import Limits, LocalSandbox, Program, SandboxFailed, SandboxOptions, local
+from gymq.failures import ComponentFailed
+from gymq.sandbox import Limits, LocalSandbox, Program, SandboxOptions, local
 
 from .users import REPOSITORY, User, python_as
 
@@ -24,7 +25,7 @@ async def test_an_isolation_that_does_not_work_is_not_claimed(monkeypatch, tmp_p
     broken.write_text("#!/bin/sh\necho not permitted >&2\nexit 1\n")
     broken.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(SandboxFailed, match="not permitted"):
+    with pytest.raises(ComponentFailed, match="not permitted"):
         await LocalSandbox(isolation="namespaces").start()
 
 
@@ -34,7 +35,7 @@ async def test_an_isolation_that_does_nothing_is_noticed(monkeypatch, tmp_path):
     idle.write_text('#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done\nshift\nexec /usr/bin/unshare --user "$@"\n')
     idle.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(SandboxFailed):
+    with pytest.raises(ComponentFailed):
         await LocalSandbox(isolation="namespaces").start()
 
 
@@ -60,7 +61,7 @@ async def test_without_namespaces_nothing_runs(monkeypatch, tmp_path):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(OptionsError, match=r"namespaces.*bubblewrap.*install bubblewrap.*`isolation: process`"):
         await SandboxOptions().started()
-    with pytest.raises(SandboxFailed):
+    with pytest.raises(ComponentFailed):
         await LocalSandbox().run(Program(("true",)), Limits())
 
 
@@ -69,7 +70,7 @@ async def test_namespaces_that_do_not_work_are_no_reason_to_take_less(monkeypatc
         (tmp_path / name).write_text("#!/bin/sh\necho not permitted >&2\nexit 1\n")
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    with pytest.raises(SandboxFailed, match=r"namespaces.*bubblewrap.*install"):
+    with pytest.raises(ComponentFailed, match=r"namespaces.*bubblewrap.*install"):
         await LocalSandbox().start()
 
 

@@ -7,8 +7,9 @@ import os
 
 import pytest
 
+from gymq.failures import ComponentFailed
 from gymq.protocol.messages import FailureClass
-from gymq.sandbox import Limits, LocalSandbox, Program, ProgramResult, SandboxFailed
+from gymq.sandbox import Limits, LocalSandbox, Program, ProgramResult
 from gymq.sandbox.interface import LimitName
 
 from .conftest import run_python
@@ -57,7 +58,7 @@ async def test_there_is_no_terminal(sandbox: LocalSandbox):
 
 
 async def test_a_program_that_does_not_exist_is_a_failure_of_the_sandbox(sandbox: LocalSandbox):
-    with pytest.raises(SandboxFailed, match="no-such-program") as raised:
+    with pytest.raises(ComponentFailed, match="no-such-program") as raised:
         await sandbox.run(Program(("no-such-program",)), Limits())
     assert raised.value.retryable
     assert raised.value.failure_class == FailureClass.COMPONENT_FAILED

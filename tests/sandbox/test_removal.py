@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gymq.sandbox import LocalSandbox, SandboxFailed, local
+from gymq.failures import ComponentFailed
+from gymq.sandbox import LocalSandbox, local
 from gymq.sandbox.control_groups import ControlGroup
 from gymq.sandbox.process import remove
 
@@ -68,13 +69,13 @@ async def test_a_start_that_fails_leaves_nothing_and_the_event_loop_does_not_wai
         group.remove()
 
     async def start_process(*given: object, **options: object) -> None:
-        raise SandboxFailed("sh cannot be run")
+        raise ComponentFailed("sh cannot be run")
 
     monkeypatch.setattr(local, "remove", remove_folder)
     monkeypatch.setattr(local, "_remove_group", remove_group)
     monkeypatch.setattr(local, "start_process", start_process)
     open_files = os.listdir("/proc/self/fd")
-    with pytest.raises(SandboxFailed, match="sh cannot be run"):
+    with pytest.raises(ComponentFailed, match="sh cannot be run"):
         await run_python(sandbox, "pass")
     assert os.listdir("/proc/self/fd") == open_files
     assert removed or "(weaker)" in sandbox.describe()

@@ -8,7 +8,8 @@ import time
 
 import pytest
 
-from gymq.sandbox import Limits, LocalSandbox, Program, PythonSession, SandboxFailed, SessionEnded
+from gymq.failures import ComponentFailed
+from gymq.sandbox import Limits, LocalSandbox, Program, PythonSession, SessionEnded
 from gymq.sandbox.interface import MIB
 
 from .conftest import alive
@@ -151,5 +152,5 @@ async def test_a_program_that_speaks_no_protocol_ends_its_session(sandbox: Local
 
 async def test_an_interpreter_that_is_not_there_is_a_failure_of_the_sandbox(sandbox: LocalSandbox):
     sandbox.python = "/no/such/python"
-    with pytest.raises(SandboxFailed):
+    with pytest.raises(ComponentFailed):
         await PythonSession(sandbox, LIMITS).run("1", 60)

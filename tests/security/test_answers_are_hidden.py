@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 # One argument: the isolation. Prints what the tool answers to each piece of code.
 ASK_NEWTON = """
 import asyncio, json, sys
-from gymq.sandbox import LocalSandbox, SandboxFailed
+from gymq.sandbox import LocalSandbox
 from gymq.testing import Harness, prompt
 from gymq.workers.resources.newton_bench.worker import NewtonBench
 
@@ -30,7 +30,7 @@ OPTIONS = {"judge_model_server": {"type": "responses_api_models", "name": "judge
 async def main():
     try:
         await LocalSandbox(isolation=isolation).start()
-    except SandboxFailed as error:
+    except ComponentFailed as error:
         return json.dumps({"missing": error.message})
     async with Harness(NewtonBench, OPTIONS) as env:
         session = await env.session(ROW)

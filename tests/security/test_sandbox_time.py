@@ -11,7 +11,8 @@ from typing import cast
 
 import pytest
 
-from gymq.sandbox import GIB, Limits, LocalSandbox, Program, ProgramResult, PythonSession, SandboxFailed, local
+from gymq.failures import ComponentFailed
+from gymq.sandbox import GIB, Limits, LocalSandbox, Program, ProgramResult, PythonSession, local
 from gymq.sandbox.inside import own_time, supervisor
 from gymq.sandbox.inside.disk import Disk
 from gymq.sandbox.inside.spec import Spec
@@ -133,7 +134,7 @@ async def test_a_step_that_uses_up_its_time_is_told_so_and_keeps_its_names(sandb
 
 async def test_a_machine_that_is_too_busy_gives_no_verdict(sandbox: LocalSandbox, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(local, "clock_s", lambda time_s: 0.5)
-    with pytest.raises(SandboxFailed, match="too busy"):
+    with pytest.raises(ComponentFailed, match="too busy"):
         await sandbox.run(Program((sandbox.python, "-I", "-c", "import time; time.sleep(1000)")), Limits(time_s=60.0))
 
 

@@ -12,13 +12,13 @@ import pytest
 from gymq.workers.models.vllm_model.worker import VLLMModel
 
 from gymq.bus import Bus
-from gymq.bus.weights import PushError, announce, push
+from gymq.bus.weights import announce, push
 from gymq.data.materialise import MaterialiseOptions
 from gymq.errors import UsageError
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.options import CollectOptions
 from gymq.runs.collection.plan import RunPlan
-from gymq.trainer import TrainerError, TrainingRun
+from gymq.trainer import TrainingRun
 from gymq.trainer.groups import Sample
 from tests.bus.weights.test_weights import safetensors
 from tests.support.engine import Body, Engine, say
@@ -58,11 +58,11 @@ async def counting(world: World) -> dict[str, Any]:
 
 
 async def test_a_limit_without_versions_is_refused_in_one_sentence(training: TrainingRun, examples: Examples) -> None:
-    with pytest.raises(TrainerError, match=r"nothing tells which policy .* answers with; announce each"):
+    with pytest.raises(UsageError, match=r"nothing tells which policy .* answers with; announce each"):
         await samples_of(training, examples(2), max_staleness=1)
     assert len(await samples_of(training, examples(1))) == 1
     for on_stale in ("mask", "discard"):
-        with pytest.raises(TrainerError, match="nothing tells which policy"):
+        with pytest.raises(UsageError, match="nothing tells which policy"):
             await anext(training.train_batches(examples(2), groups=1, num_samples=1, on_stale=on_stale))
 
 
@@ -74,7 +74,7 @@ async def test_a_limit_for_a_model_that_is_not_there_is_refused(
 
     monkeypatch.setattr("gymq.bus.weights.known.is_running", no_answer)
     training = await TrainingRun.connect(world.url, run, model="another")
-    with pytest.raises(TrainerError, match="no model named 'another' is running"):
+    with pytest.raises(UsageError, match="no model named 'another' is running"):
         await samples_of(training, examples(1), max_staleness=1)
     await training.close()
 
@@ -160,7 +160,7 @@ async def test_rollouts_that_run_finish_before_the_engines_are_given_weights(
 
 
 async def test_finish_without_a_time_for_the_weights_is_refused(training: TrainingRun) -> None:
-    with pytest.raises(PushError, match="`load` gives them when rollouts have ended"):
+    with pytest.raises(UsageError, match="`load` gives them when rollouts have ended"):
         await training.announce("step-1", in_flight="finish")
 
 
@@ -193,7 +193,7 @@ async def test_engines_that_are_announced_answer_from_then_on_also_after_the_wor
     training: TrainingRun, world: World, examples: Examples
 ) -> None:
     async with Engine() as second:
-        with pytest.raises(PushError, match="expected a URL such as"):
+        with pytest.raises(UsageError, match="expected a URL such as"):
             await training.announce("step-0", engines=["second"])
         await training.announce("step-0", engines=[second.url])
         await samples_of(training, examples(2))

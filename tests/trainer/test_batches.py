@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from gymq.trainer import SyncTrainingRun, TrainerError, TrainingRun
+from gymq.errors import UsageError
+from gymq.trainer import SyncTrainingRun, TrainingRun
 from gymq.trainer.training_batch import TrainingBatch
 from tests.support.engine import Body, say
 from tests.support.waiting import until
@@ -101,7 +102,7 @@ async def test_failed_groups_are_trained_on_with_what_there_is(training: Trainin
 async def test_a_training_whose_groups_all_fail_ends(
     training: TrainingRun, examples: Examples, options: dict[str, Any]
 ) -> None:
-    with pytest.raises(TrainerError, match="0 of 1 samples: as the row asks"):
+    with pytest.raises(UsageError, match="0 of 1 samples: as the row asks"):
         await anext(training.train_batches(examples(1, **FAILS), groups=1, num_samples=1, **options))
 
 
@@ -290,7 +291,7 @@ async def test_batches_come_without_an_event_loop(world: World, run: str, exampl
 async def test_options_that_do_not_fit(
     training: TrainingRun, examples: Examples, options: dict[str, Any], says: str
 ) -> None:
-    with pytest.raises(TrainerError, match=says):
+    with pytest.raises(UsageError, match=says):
         training.train_batches(examples(1), **{"groups": 1, "num_samples": 1, "epochs": 1, **options})
 
 

@@ -8,7 +8,8 @@ import pytest
 
 from gymq.data.jsonl import JsonlError
 from gymq.data.rows import RowError
-from gymq.trainer import TrainerError, TrainingRun, read_rows
+from gymq.errors import UsageError
+from gymq.trainer import TrainingRun, read_rows
 from gymq.trainer.examples import place_of, row_of_text
 from tests.support.world import World
 
@@ -30,7 +31,7 @@ async def test_a_group_that_failed_names_its_row(
     place = f"{tmp_path}/rows.jsonl:2, 'say never'"
     assert place_of(rows[1]) == place
     numbered = [{**row, "_ng_task_index": at} for at, row in enumerate(rows)]
-    with pytest.raises(TrainerError) as raised:
+    with pytest.raises(UsageError) as raised:
         [group async for group in training.run_rollouts(numbered, on_failed_group="raise")]
     assert str(raised.value) == f"task 1 ({place}) has 0 of 1 samples: as the row asks"
 
@@ -54,13 +55,13 @@ def test_rows_that_cannot_be_used_are_named_before_anything_is_asked_for(
 
 
 def test_a_row_that_cannot_be_used_is_refused_with_its_place() -> None:
-    with pytest.raises(TrainerError, match=r"^here \(a\.jsonl:3\): the row has no prompt: its fields are answer$"):
+    with pytest.raises(UsageError, match=r"^here \(a\.jsonl:3\): the row has no prompt: its fields are answer$"):
         row_of_text('{"answer": 1, "_ng_source": "a.jsonl:3"}', "here")
 
 
 @pytest.mark.parametrize("text", [None, "no JSON", "[]"])
 def test_a_column_without_a_row_is_refused(text: Any) -> None:
-    with pytest.raises(TrainerError, match=r"^here.*the data set needs the column `row`"):
+    with pytest.raises(UsageError, match=r"^here.*the data set needs the column `row`"):
         row_of_text(text, "here")
 
 

@@ -17,10 +17,11 @@ from gymq.bus import Bus, streams
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cluster.server import EmbeddedServer
 from gymq.data.rows import RowError
+from gymq.errors import UsageError
 from gymq.failures import Retry
 from gymq.protocol import codec
 from gymq.protocol.messages import BadMessage, Outcome
-from gymq.trainer import TrainerError, TrainingRun
+from gymq.trainer import TrainingRun
 from gymq.trainer.groups import Group
 from tests.support.engine import Body, say
 from tests.support.environments import Counter, Grader
@@ -359,7 +360,7 @@ async def test_a_group_that_lacks_samples_is_an_error_if_it_shall_be_one(
     world.engine.turn = lambda body: (400, {"error": {"message": "out of order"}})
     seen = []
     batch = training.run_rollouts(examples(1), num_samples=2, on_failed_group="raise")
-    with pytest.raises(TrainerError, match=r"task 0 \('say 0'\) has 0 of 2 samples: .*out of order"):
+    with pytest.raises(UsageError, match=r"task 0 \('say 0'\) has 0 of 2 samples: .*out of order"):
         seen += await collected(batch)
     assert seen == []
 
@@ -379,7 +380,7 @@ async def test_another_row_under_a_known_index_is_refused(
     training: TrainingRun, world: World, examples: Examples
 ) -> None:
     await collected(training.run_rollouts(examples(1)))
-    with pytest.raises(TrainerError, match="another row"):
+    with pytest.raises(UsageError, match="another row"):
         await collected(training.run_rollouts(examples(1, subject="history")))
 
 
@@ -407,7 +408,7 @@ async def test_one_group_that_cannot_be_made_costs_no_other(
         async for group in batch:
             seen.append(group.task_index)
 
-    with pytest.raises(TrainerError, match="another row"):
+    with pytest.raises(UsageError, match="another row"):
         await look()
     assert seen == [1, 2, 3]
 
@@ -541,7 +542,7 @@ async def test_examples_that_cannot_be_used_are_named_before_anything_is_asked_f
 async def test_options_that_do_not_fit_are_refused(
     training: TrainingRun, examples: Examples, options: dict[str, Any]
 ) -> None:
-    with pytest.raises(TrainerError):
+    with pytest.raises(UsageError):
         training.run_rollouts(examples(1), **options)
 
 
@@ -549,12 +550,12 @@ async def test_options_that_do_not_fit_are_refused(
 async def test_an_agent_that_does_not_run_is_named(training: TrainingRun, examples: Examples) -> None:
     rows = examples(1)
     rows[0]["agent_ref"] = {"name": "nobody"}
-    with pytest.raises(TrainerError, match="no agent named 'nobody' is running"):
+    with pytest.raises(UsageError, match="no agent named 'nobody' is running"):
         await collected(training.run_rollouts(rows))
 
 
 def test_the_name_of_a_run_is_checked() -> None:
-    with pytest.raises(TrainerError, match="run"):
+    with pytest.raises(UsageError, match="run"):
         TrainingRun(None, "my run")  # type: ignore[arg-type]
 
 
@@ -582,7 +583,7 @@ async def test_failures_of_another_row_are_not_those_of_this_one(
     world.engine.turn = lambda body: (400, {"error": {"message": "no"}})
     (group,) = await collected(training.run_rollouts(rows))
     assert group.failures
-    with pytest.raises(TrainerError, match="another row"):
+    with pytest.raises(UsageError, match="another row"):
         await collected(training.run_rollouts(examples(1, subject="history")))
 
 

@@ -6,8 +6,9 @@ import pytest
 
 from gymq.bus import Bus
 from gymq.bus.queue.steering import read_steering
+from gymq.errors import UsageError
 from gymq.protocol.messages import Priority
-from gymq.trainer import TrainerError, TrainingRun
+from gymq.trainer import TrainingRun
 from gymq.trainer.groups import Group
 from gymq.trainer.sync import SyncTrainingRun
 from tests.support.environments import Grader
@@ -65,9 +66,9 @@ async def test_what_is_retuned_is_stored_and_the_rest_stays(training: TrainingRu
 async def test_a_change_that_is_not_one_is_refused(
     training: TrainingRun, bus: Bus, changes: dict[str, object], text: str
 ) -> None:
-    with pytest.raises(TrainerError, match=text):
+    with pytest.raises(UsageError, match=text):
         await training.retune(**changes)
-    with pytest.raises(TrainerError, match="paused"):
+    with pytest.raises(UsageError, match="paused"):
         await training.retune(paused=True)
     assert await read_steering(bus, training.run) is None
 

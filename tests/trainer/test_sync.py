@@ -6,7 +6,8 @@ import threading
 import pytest
 
 from gymq.data.rows import RowError
-from gymq.trainer import TrainerError, TrainingRun
+from gymq.errors import UsageError
+from gymq.trainer import TrainingRun
 from gymq.trainer.sync import SyncTrainingRun
 from tests.support.engine import Body, say
 from tests.support.waiting import until
@@ -73,7 +74,7 @@ async def test_whoever_waits_learns_that_the_run_was_closed(
     await until(lambda: world.engine.requests)
     await training.close()
     for late in (waiting, training.pause()):
-        with pytest.raises(TrainerError, match="the run was closed"):
+        with pytest.raises(UsageError, match="the run was closed"):
             await late
 
 
@@ -105,9 +106,9 @@ async def test_groups_of_a_run_that_is_closed_are_an_error_and_leaving_them_is_n
             next(continued)
         left.close()
         for groups in (continued, waiting):
-            with pytest.raises(TrainerError, match="the run was closed"):
+            with pytest.raises(UsageError, match="the run was closed"):
                 next(groups)
-        with pytest.raises(TrainerError, match="the run was closed"):
+        with pytest.raises(UsageError, match="the run was closed"):
             training.pause()
         training.close()
 
@@ -124,5 +125,5 @@ async def test_a_run_that_another_thread_closes_waits_no_longer(world: World, ru
     waiting = asyncio.create_task(asyncio.to_thread(next, training.run_rollouts(examples(1))))
     await until(lambda: world.engine.requests)
     await asyncio.to_thread(training.close)
-    with pytest.raises(TrainerError, match="the run was closed"):
+    with pytest.raises(UsageError, match="the run was closed"):
         await waiting

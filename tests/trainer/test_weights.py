@@ -8,7 +8,8 @@ from unittest.mock import AsyncMock
 import pytest
 
 from gymq.bus import Bus, NoAnswer
-from gymq.bus.weights.pushing import Pushed, PushError, newest
+from gymq.bus.weights.pushing import Pushed, newest
+from gymq.errors import UsageError
 from gymq.trainer import TrainingRun
 from tests.bus.weights.test_weights import Replicas, safetensors
 from tests.support.environments import Grader
@@ -82,7 +83,7 @@ async def test_a_hook_that_raises_keeps_the_old_weights(training: TrainingRun, b
 
 
 async def test_weights_that_no_replica_loads_are_an_error(training: TrainingRun) -> None:
-    with pytest.raises(PushError, match="a tensor is missing"):
+    with pytest.raises(UsageError, match="a tensor is missing"):
         await training.update_weights("bad", weights=safetensors(b"one"))
     assert training.policy_version is None
 
@@ -92,7 +93,7 @@ async def test_weights_for_replicas_that_are_gone_are_an_error_that_says_so(
 ) -> None:
     await training.update_weights("v1", weights=safetensors(b"one"))
     await replica()
-    with pytest.raises(PushError, match="none is running; one that starts loads them"):
+    with pytest.raises(UsageError, match="none is running; one that starts loads them"):
         await training.update_weights("v2", weights=safetensors(b"two"))
     assert training.policy_version == "v1"
 
@@ -105,7 +106,7 @@ async def test_replicas_that_do_not_answer_are_waited_for_until_the_deadline(
 
     pushes = AsyncMock(side_effect=nobody_yet)
     monkeypatch.setattr("gymq.trainer.policy.push", pushes)
-    with pytest.raises(PushError, match=r"none answered within 0\.2 s"):
+    with pytest.raises(UsageError, match=r"none answered within 0\.2 s"):
         await training.update_weights("v1", weights=safetensors(b"one"), deadline_s=0.2)
     assert pushes.await_count > 1
 

@@ -15,7 +15,7 @@ from gymq.bus.rpc.backlog import Backlog, NoWorker
 from gymq.bus.rpc.process_reports import OpenCall, OpenCalls
 from gymq.bus.rpc.serving import Server
 from gymq.bus.rpc.tries import Tries, in_session
-from gymq.failures import INTERRUPTED, RETRIES, RolloutError, SessionGone
+from gymq.failures import INTERRUPTED, RETRIES, RolloutError
 from gymq.protocol import subjects
 from gymq.protocol.messages import Call, FailureClass, GenerateNext, Message, Priority, ToolCall
 
@@ -121,8 +121,9 @@ class Calls:
                     continue
                 if not interrupted:
                     text = f"the worker of {subject} is gone"
-                    is_lost = request.num_lost > 0
-                    raise RolloutError(FailureClass.SESSION_LOST, text) if is_lost else SessionGone(text) from None
+                    gone = RolloutError(FailureClass.SESSION_LOST, text)
+                    gone.is_innocent = not request.num_lost
+                    raise gone from None
                 problem: RolloutError = error
             except RolloutError as error:
                 problem = error

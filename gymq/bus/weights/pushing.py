@@ -26,7 +26,7 @@ from gymq.bus.discovery import WorkerSearch, find_workers, is_running, not_runni
 from gymq.bus.jetstream import JetStream, JetStreamError, Stored
 from gymq.bus.weights.holding import LOOK_S, held, until_finished
 from gymq.defaults import CONFIRM_S, MAX_VERSIONS, InFlight, WeightsMode
-from gymq.errors import GymqError
+from gymq.errors import UsageError
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.decoding import UNDECODABLE
@@ -46,10 +46,6 @@ class LoadState(msgspec.Struct):
     problem: str
     is_announced: bool = False  # it does not load them: see `gymq.Model`
     told: list[str] = []  # versions that its engines name
-
-
-class PushError(GymqError):
-    """Weights that were not pushed; one sentence."""
 
 
 @dataclass
@@ -93,11 +89,11 @@ async def push(
             are waited for as well if they answer before all of these have loaded the weights.
 
     Raises:
-        PushError: nothing was pushed.
+        UsageError: nothing was pushed.
         BusError: NATS was away; it is unknown whether it was.
     """
     if (path is None) == (weights is None):
-        raise PushError("give either a path or weights")
+        raise UsageError("give either a path or weights")
     record = Weights(policy_version=_checked(policy_version), mode=mode, in_flight=in_flight)
     if path is not None:
         record.path = str(path)
@@ -122,7 +118,7 @@ async def announce(
         engines: URLs of the engines that answer from now on; empty: the same as before.
 
     Raises:
-        PushError: nothing was announced.
+        UsageError: nothing was announced.
         BusError: NATS was away; it is unknown whether it was.
     """
     record = Weights(policy_version=_checked(policy_version), in_flight=in_flight, engines=list(engines))
@@ -131,7 +127,7 @@ async def announce(
 
 def _checked(policy_version: str) -> str:
     if not 0 < len(policy_version) <= 200 or not policy_version.isprintable():
-        raise PushError("policy_version must have 1 to 200 printable characters")
+        raise UsageError("policy_version must have 1 to 200 printable characters")
     return policy_version
 
 
@@ -146,14 +142,14 @@ async def _update(
     try:
         subjects.instance(model, "model")
     except subjects.BadToken as error:
-        raise PushError(str(error)) from None
+        raise UsageError(str(error)) from None
     js = bus.js
     try:
         last = functools.partial(js.last, streams.WEIGHTS, subjects.WEIGHTS.of(model))
         replaced = await bus.retry_read(last, patience_s=STORE_PATIENCE_S)
         before = None if replaced is None else _decode(replaced.data)
     except BadMessage as error:
-        raise PushError(f"the stored newest weights of {model} cannot be read: {error}") from None
+        raise UsageError(f"the stored newest weights of {model} cannot be read: {error}") from None
     replicas = set(known) or await _replicas(bus, model, was_pushed_before=before is not None)
     record = _after(record, before)
     name = secrets.token_hex(12)
@@ -172,7 +168,7 @@ async def _update(
             sequence = await _store_record(js, model, record, 0 if replaced is None else replaced.sequence)
         except (Exception, asyncio.CancelledError) as error:
             # Replicas would look in vain for the parts of a record that is stored. The next push removes them.
-            if weights is not None and (not may_be_announced or isinstance(error, PushError | JetStreamError)):
+            if weights is not None and (not may_be_announced or isinstance(error, UsageError | JetStreamError)):
                 with contextlib.suppress(BusError):
                     await _remove_parts(js, f"{subjects.WEIGHTS_PART.begun(model, name)}.*")
             raise
@@ -227,10 +223,10 @@ def _mark(record: Weights, version: str | None, policy_version: str) -> str | No
 
 async def _replicas(bus: Bus, model: str, *, was_pushed_before: bool) -> set[str]:
     if not was_pushed_before and not await is_running(bus, model, "models"):
-        raise PushError(not_running(model, "model"))
+        raise UsageError(not_running(model, "model"))
     found = await find_workers(bus, model, wait_s=LOOK_S, looks=10)
     if any(weights_of(stats) is None for stats in found):
-        raise PushError(f"{model} is {found[0]['metadata'].get('implementation', 'a worker')}, which loads no weights")
+        raise UsageError(f"{model} is {found[0]['metadata'].get('implementation', 'a worker')}, which loads no weights")
     return {stats["id"] for stats in found}
 
 
@@ -244,11 +240,11 @@ def _opened(weights: bytes | Path) -> Iterator[BinaryIO]:
             file.seek(0)
             problem = _not_safetensors(file, size)
             if problem:
-                raise PushError(f"{name}: not a safetensors file: {problem}")
+                raise UsageError(f"{name}: not a safetensors file: {problem}")
             file.seek(0)
             yield file
     except OSError as error:
-        raise PushError(f"{name} cannot be read: {error.strerror}") from None
+        raise UsageError(f"{name} cannot be read: {error.strerror}") from None
 
 
 def _not_safetensors(file: BinaryIO, size: int) -> str:
@@ -290,10 +286,10 @@ async def _store_record(js: JetStream, model: str, record: Weights, after: int) 
     try:
         body = encode(record)
     except BadMessage as error:
-        raise PushError(f"these weights cannot be announced: {error}") from None
+        raise UsageError(f"these weights cannot be announced: {error}") from None
     stored = await js.publish_or_last(streams.WEIGHTS, subject, body, last=after, patience_s=STORE_PATIENCE_S)
     if stored is None or stored.data != body:
-        raise PushError(f"another push of weights for {model} was stored first")
+        raise UsageError(f"another push of weights for {model} was stored first")
     return stored.sequence
 
 

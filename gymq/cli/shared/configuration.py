@@ -23,7 +23,7 @@ from gymq.config.assembled import (
     policy_values,
 )
 from gymq.config.benchmarks import find_benchmark
-from gymq.config.errors import ConfigError, UnknownInstances
+from gymq.config.errors import ConfigError
 from gymq.config.overrides import Override, from_option
 from gymq.config.sources import INITIAL, origin
 from gymq.config.unknown import check_keys
@@ -144,8 +144,8 @@ def _load(files: Sequence[str], overrides: Sequence[str | Override]) -> Config:
     """
     try:
         return load(files, overrides)
-    except UnknownInstances as error:
-        if POLICY not in error.names:
+    except ConfigError as error:
+        if POLICY not in error.unknown:
             raise
         added = f"--config workers/models/{SIMULATED_MODEL}/config.yaml adds a simulated one"
         raise ConfigError(f"{error}; --model-url and --model add {POLICY}, {added}") from None

@@ -12,8 +12,9 @@ from typing import Self
 from gymq.cluster.server.address import HOST, bracketed, client_url, free_port
 from gymq.cluster.server.config import render_config
 from gymq.cluster.server.probe import health_problem, read_info
-from gymq.cluster.server.process import PortTakenError, ServerProcess, binary_version, find_binary
+from gymq.cluster.server.process import ServerProcess, binary_version, find_binary
 from gymq.cluster.server.store import ServerRecord, Store
+from gymq.errors import PortTaken
 
 log = logging.getLogger("gymq.server")
 
@@ -84,7 +85,7 @@ class EmbeddedServer:
                 try:
                     self._process = await self._start_on(port, binary, version, lock, deadline)
                     break
-                except PortTakenError:
+                except PortTaken:
                     # Somebody took a port that was free when it was picked: pick another one.
                     if port == self._port or time.monotonic() >= deadline:
                         raise

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from gymq.cluster.server.store import CONFIG_FILE, Store
-from gymq.errors import UsageError
+from gymq.errors import PortTaken, UsageError
 from gymq.processes import parent_death
 from gymq.redaction import redact
 
@@ -27,10 +27,6 @@ _NO_SPACE = "no space left on device"
 _DAMAGE = r"\[(WRN|ERR)\] Filestore"
 # After a kill -9 the server's index is older than its messages, so it reads the messages: nothing is missing then.
 _OLD_INDEX = r"TTL state is outdated|Stream state outdated|could not locate msg block|prior state file"
-
-
-class PortTakenError(UsageError):
-    """Another program listens on the port."""
 
 
 class ServerProcess:
@@ -107,7 +103,7 @@ class ServerProcess:
         """Return why it ended at its start, from its log."""
         text = "\n".join(self._store.log_lines(self._log_offset))
         if f":{port}: bind: address already in use" in text:
-            return PortTakenError(f"Port {port} of this machine is taken by another program: stop that program.")
+            return PortTaken(f"Port {port} of this machine is taken by another program: stop that program.")
         if _NO_SPACE in text:
             reason = f"The disk of the store folder {self._store.folder} is full: make room or choose another folder."
         elif "Can't start JetStream" in text:

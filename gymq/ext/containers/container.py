@@ -11,8 +11,9 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
 
+from gymq.failures import ComponentFailed
 from gymq.processes.passed_environment import passed
-from gymq.sandbox.interface import ProgramResult, SandboxFailed
+from gymq.sandbox.interface import ProgramResult
 from gymq.sandbox.process import GRACE_S, finish_process, kill_group, run_command, start_process
 from gymq.sandbox.workspace import Workspace
 
@@ -101,7 +102,7 @@ class Apptainer(Container):
         self._ended = asyncio.create_task(finish_process(keeper, lambda: kill_group(keeper), wall_s=None))
         try:
             if not await asyncio.get_running_loop().sock_recv(self._line, 1):
-                raise SandboxFailed(f"no container of {self.image}: apptainer instance {(await self._ended).report}")
+                raise ComponentFailed(f"no container of {self.image}: apptainer instance {(await self._ended).report}")
         except BaseException:
             self._ended.cancel()
             await asyncio.wait([self._ended])
@@ -141,11 +142,11 @@ async def engine_output(*command: str, failure: str = "", wall_s: float = COMMAN
         failure: beginning of the message if it fails.
 
     Raises:
-        SandboxFailed: it failed; the message has its last words.
+        ComponentFailed: it failed; the message has its last words.
     """
     ended = await run_command(list(command), wall_s=wall_s, env=engine_environment())
     if ended.exit_status != 0:
-        raise SandboxFailed(f"{failure}{command[0]} {command[1]} {ended.report}")
+        raise ComponentFailed(f"{failure}{command[0]} {command[1]} {ended.report}")
     return ended.stdout.decode().strip()
 
 

@@ -17,7 +17,7 @@ from typing import Any, Self
 from gymq.ext.containers.container import Container, engine_environment, engine_output
 from gymq.failures import ComponentFailed
 from gymq.sandbox import SandboxOptions
-from gymq.sandbox.interface import LimitName, Limits, Program, ProgramResult, ProgramSession, Sandbox, SandboxFailed
+from gymq.sandbox.interface import LimitName, Limits, Program, ProgramResult, ProgramSession, Sandbox
 from gymq.sandbox.process import finish_process, kill_group, start_process
 from gymq.sandbox.stream_session import StreamSession
 
@@ -85,7 +85,7 @@ class DockerSandbox(Sandbox):
         await _docker("version", "--format", "{{.Server.Version}}")
         await self._remove_orphans()
         if not await _succeeds("image", "inspect", self._image):
-            raise SandboxFailed(f"docker has no image {self._image!r}: pull or build it first")
+            raise ComponentFailed(f"docker has no image {self._image!r}: pull or build it first")
 
     def describe(self) -> str:
         return f"docker: containers of {self._image}, without network and privileges, with limits"
@@ -124,7 +124,7 @@ class DockerSandbox(Sandbox):
             output_ends=True,
         )
         if ended.limit == "time":
-            raise SandboxFailed(f"the container {name} did not end in time")
+            raise ComponentFailed(f"the container {name} did not end in time")
         if ended.limit == "output":
             return ended
         state = await self._state(name, ended)
@@ -140,7 +140,7 @@ class DockerSandbox(Sandbox):
         self, name: str, program: Program, limits: Limits, mark: bytes = b""
     ) -> asyncio.subprocess.Process:
         if program.folders:
-            raise SandboxFailed("the provider `docker` does not support folders: put them into an image")
+            raise ComponentFailed("the provider `docker` does not support folders: put them into an image")
         self._containers.add(name)
         archive_size = str(len(_archive(program.files)))
         seconds = "0" if limits.time_s is None else f"{limits.time_s:.3f}"
@@ -153,10 +153,10 @@ class DockerSandbox(Sandbox):
         """Return what the engine says of a container that ended."""
         try:
             state: dict[str, Any] = json.loads(await _docker("inspect", "--format", "{{json .State}}", name))
-        except SandboxFailed:
-            raise SandboxFailed(f"docker did not make a container: it {ended.report}") from None
+        except ComponentFailed:
+            raise ComponentFailed(f"docker did not make a container: it {ended.report}") from None
         if state.get("Error") or state["StartedAt"].startswith("0001-"):
-            raise SandboxFailed(f"docker did not start a container: {state.get('Error') or 'no reason given'}")
+            raise ComponentFailed(f"docker did not start a container: {state.get('Error') or 'no reason given'}")
         return state
 
     def _new_name(self) -> str:
@@ -233,7 +233,7 @@ class Docker(Container):
         return ["docker", "rm", "--force", "--volumes", self.name]
 
     async def _is_there(self) -> bool:
-        with contextlib.suppress(SandboxFailed):
+        with contextlib.suppress(ComponentFailed):
             return await _docker("inspect", "--format", "{{.State.Running}}", self.name) == "true"
         return False
 
@@ -314,6 +314,6 @@ async def _docker(*arguments: str) -> str:
 async def _succeeds(*arguments: str) -> bool:
     try:
         await _docker(*arguments)
-    except SandboxFailed:
+    except ComponentFailed:
         return False
     return True

@@ -8,8 +8,9 @@ from typing import Any
 
 import msgspec
 
+from gymq.data.jsonl import JsonlError
 from gymq.ext.rollout_files.files import Format
-from gymq.ext.rollout_files.rollout import ForeignError, ForeignRollout, index_or, number, usage_of
+from gymq.ext.rollout_files.rollout import ForeignRollout, index_or, number, usage_of
 from gymq.protocol.decoding import UNDECODABLE
 from gymq.protocol.messages import VerifiedRollout
 from gymq.responses import Item, as_function, function_call_output
@@ -34,10 +35,10 @@ def read_atif(value: Mapping[str, Any], where: str, index: int) -> ForeignRollou
         index: number of its task, where it says none.
 
     Raises:
-        ForeignError: it is of another major version, or a step is not what it should be.
+        JsonlError: it is of another major version, or a step is not what it should be.
     """
     if not value["schema_version"].startswith(_PREFIX):
-        raise ForeignError(f"{where}: schema_version {value['schema_version']!r} is not known; expected {_PREFIX}x")
+        raise JsonlError(f"{where}: schema_version {value['schema_version']!r} is not known; expected {_PREFIX}x")
     agent = _mapping(value.get("agent"), f"{where}: agent")
     extra = as_object(value.get("extra"))
     ours = as_object(extra.get(OURS))
@@ -45,7 +46,7 @@ def read_atif(value: Mapping[str, Any], where: str, index: int) -> ForeignRollou
     output: list[Item] = []
     steps, given = value.get("steps"), number(ours.get("prompt_steps"))
     if not isinstance(steps, list):
-        raise ForeignError(f"{where}: steps: expected a list")
+        raise JsonlError(f"{where}: steps: expected a list")
     for position, step in enumerate(steps):
         place = f"{where}: steps[{position}]"
         items = list(_items(_mapping(step, place), place))
@@ -113,7 +114,7 @@ def _items(step: Mapping[str, Any], where: str) -> Iterator[Item]:
         if text:
             yield {"type": "message", "role": source, "content": text}
     elif source != "agent":
-        raise ForeignError(f"{where}: source {source!r} is not one of system, user, agent")
+        raise JsonlError(f"{where}: source {source!r} is not one of system, user, agent")
     else:
         yield from _agent_items(step, text, where)
     for result in _results(step):
@@ -180,7 +181,7 @@ def _text(content: object) -> str:
 
 def _mapping(value: object, where: str) -> Mapping[str, Any]:
     if not isinstance(value, dict):
-        raise ForeignError(f"{where}: expected an object")
+        raise JsonlError(f"{where}: expected an object")
     return value
 
 

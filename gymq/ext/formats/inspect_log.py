@@ -15,8 +15,9 @@ from typing import IO, Any, cast
 
 import zstandard
 
+from gymq.data.jsonl import JsonlError
 from gymq.ext.rollout_files.files import Format
-from gymq.ext.rollout_files.rollout import ForeignError, ForeignRollout, number, read_at, split_chat
+from gymq.ext.rollout_files.rollout import ForeignRollout, number, read_at, split_chat
 
 _HEADERS = ("header.json", "_journal/start.json")
 _SAMPLES = "samples/"
@@ -35,7 +36,7 @@ def read_inspect(path: Path) -> Iterator[bytes]:
     """Yield the rollouts of a log as lines of a result file, each sample's epochs under one task.
 
     Raises:
-        ForeignError: it is not a log, or a sample is not what it should be.
+        JsonlError: it is not a log, or a sample is not what it should be.
     """
     tasks: dict[str, int] = {}
     for evaluation, sample, where in _samples(path):
@@ -50,14 +51,14 @@ def _samples(path: Path) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any],
         log = _object(path.read_bytes(), str(path))
         samples = log.get("samples") or []
         if not isinstance(samples, list):
-            raise ForeignError(f"{path}: samples: expected a list")
+            raise JsonlError(f"{path}: samples: expected a list")
         for index, sample in enumerate(samples):
             yield log["eval"], sample, f"{path}: samples[{index}]"
         return
     try:
         yield from _zipped(path)
     except (zipfile.BadZipFile, EOFError) as error:
-        raise ForeignError(f"{path}: not a log of Inspect: {error}") from None
+        raise JsonlError(f"{path}: not a log of Inspect: {error}") from None
 
 
 def _zipped(path: Path) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any], str]]:
@@ -65,7 +66,7 @@ def _zipped(path: Path) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any], 
         names = archive.namelist()
         header = next((name for name in _HEADERS if name in names), None)
         if header is None:
-            raise ForeignError(f"{path}: not a log of Inspect: it has no {_HEADERS[0]}")
+            raise JsonlError(f"{path}: not a log of Inspect: it has no {_HEADERS[0]}")
         evaluation = _unzipped(archive, header, path).get("eval")
         for name in names:
             if not name.startswith(_SAMPLES) or not name.endswith(".json"):
@@ -77,17 +78,17 @@ def _zipped(path: Path) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any], 
 def _unzipped(archive: zipfile.ZipFile, name: str, path: Path) -> dict[str, Any]:
     where, member = f"{path}: {name}", archive.getinfo(name)
     if member.compress_type not in _METHODS:
-        raise ForeignError(f"{where}: compressed by method {member.compress_type}; expected deflate or Zstandard")
+        raise JsonlError(f"{where}: compressed by method {member.compress_type}; expected deflate or Zstandard")
     try:
         with _opened(archive, member) as file:
             # What the archive says of its sizes may be wrong.
             content = file.read(MAX_SAMPLE_BYTES + 1)
     except (OSError, RuntimeError, zlib.error, zstandard.ZstdError) as error:  # damaged, or encrypted
-        raise ForeignError(f"{where} cannot be read: {error}") from None
+        raise JsonlError(f"{where} cannot be read: {error}") from None
     if len(content) > MAX_SAMPLE_BYTES:
-        raise ForeignError(f"{where} is larger than {MAX_SAMPLE_BYTES} bytes")
+        raise JsonlError(f"{where} is larger than {MAX_SAMPLE_BYTES} bytes")
     if zlib.crc32(content) != member.CRC:
-        raise ForeignError(f"{where} cannot be read: its checksum is wrong")
+        raise JsonlError(f"{where} cannot be read: its checksum is wrong")
     return _object(content, where)
 
 
@@ -105,15 +106,15 @@ def _object(content: bytes, where: str) -> dict[str, Any]:
     try:
         value = json.loads(content)  # of Python: Inspect writes NaN, which JSON has not
     except (ValueError, RecursionError) as error:
-        raise ForeignError(f"{where}: not JSON: {error}") from None
+        raise JsonlError(f"{where}: not JSON: {error}") from None
     if not isinstance(value, dict):
-        raise ForeignError(f"{where}: expected an object")
+        raise JsonlError(f"{where}: expected an object")
     return value
 
 
 def _rollout(evaluation: Mapping[str, Any], sample: Mapping[str, Any], where: str, task: int) -> ForeignRollout:
     if not isinstance(sample, dict) or not isinstance(sample.get("messages"), list):
-        raise ForeignError(f"{where}: the sample has no list `messages`")
+        raise JsonlError(f"{where}: the sample has no list `messages`")
     prompt, output = split_chat([_chat(message, where) for message in sample["messages"]], where)
     scores = {name: score for name, score in (sample.get("scores") or {}).items() if isinstance(score, dict)}
     reward = next((found for score in scores.values() if (found := value_of(score.get("value"))) is not None), None)
@@ -167,7 +168,7 @@ def _usage(usage: object) -> dict[str, int] | None:
 def _chat(message: object, where: str) -> dict[str, Any]:
     """Return a message of Inspect as one of Chat Completions."""
     if not isinstance(message, dict):
-        raise ForeignError(f"{where}: a message is not an object")
+        raise JsonlError(f"{where}: a message is not an object")
     texts, thoughts = _texts(message.get("content"))
     role = message.get("role")
     made: dict[str, Any] = {"role": role, "content": "".join(texts)}

@@ -31,7 +31,7 @@ async def run_harness(
         The mark that only the harness can print, and what it printed.
 
     Raises:
-        SandboxFailed: nothing is known about the program.
+        ComponentFailed: nothing is known about the program.
     """
     mark = secrets.token_hex(16)
     code = request["code"].encode(errors="replace").decode()
@@ -76,7 +76,7 @@ class Runner:
 
         Raises:
             InvalidTask: the reference cannot be loaded, or an argument is not of a plain type.
-            SandboxFailed: nothing is known about the program.
+            ComponentFailed: nothing is known about the program.
         """
         request = {"code": code, "entry_point": entry_point, "test": test, "reference": reference}
         return await self._run(request, time_s, 0, "--test")
@@ -99,7 +99,7 @@ class Runner:
             output_bytes: room for the results.
 
         Raises:
-            SandboxFailed: nothing is known about the program.
+            ComponentFailed: nothing is known about the program.
         """
         request = {"code": code, "entry_point": entry_point, "inputs": inputs, "limits_s": limits_s}
         return await self._run(request, time_s, output_bytes)

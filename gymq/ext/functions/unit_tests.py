@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from gymq.ext.functions.runner import parsed, run_harness
-from gymq.failures import InvalidTask
-from gymq.sandbox.interface import Limits, ProgramResult, Sandbox, SandboxFailed
+from gymq.failures import ComponentFailed, InvalidTask
+from gymq.sandbox.interface import Limits, ProgramResult, Sandbox
 from gymq.text import code_blocks
 
 
@@ -67,7 +67,7 @@ async def run_tests(sandbox: Sandbox, code: str, tests: str | Sequence[str], lim
 
     Raises:
         InvalidTask: the tests cannot be run, whatever the program is.
-        SandboxFailed: the sandbox did not run them.
+        ComponentFailed: the sandbox did not run them.
     """
     text = tests if isinstance(tests, str) else "\n".join(tests)
     request = {"code": program_in(code), "tests": text}
@@ -75,12 +75,12 @@ async def run_tests(sandbox: Sandbox, code: str, tests: str | Sequence[str], lim
     lines = [parsed(line) for line in finished.stdout.splitlines()]
     match lines:
         case [] | [None, *_]:  # the program is not loaded before the tests are named
-            raise SandboxFailed(f"the process that runs tests {finished.report}")
+            raise ComponentFailed(f"the process that runs tests {finished.report}")
         case [["invalid", str(problem)]] | [["tests", _], *_, ["invalid", str(problem)]]:
             raise InvalidTask(f"the tests cannot be run: {problem}")
         case [["tests", list(names)], *results]:
             return UnitTests(_results(names, results, mark, finished))
-    raise SandboxFailed(f"the process that runs tests printed something else: {finished.last_words}")
+    raise ComponentFailed(f"the process that runs tests printed something else: {finished.last_words}")
 
 
 def _results(names: list[str], lines: list[Any], mark: str, finished: ProgramResult) -> list[UnitTest]:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from gymq.data.failure_status import StatusError
 from gymq.ext.gateway import events
 from gymq.ext.gateway.from_anthropic import from_anthropic_request
 from gymq.ext.gateway.from_gemini import from_gemini_request
 from gymq.ext.gateway.to_anthropic import to_anthropic_message
 from gymq.ext.gateway.to_gemini import to_gemini_answer
 from gymq.ext.http.dialects import Body, Dialect, without_stream
-from gymq.ext.http.errors import HttpError
 from gymq.ext.http.events import data, event
 
 _ANTHROPIC_KINDS = {401: "authentication_error", 404: "not_found_error", 413: "request_too_large"}
 
 
-def _anthropic_error(error: HttpError) -> Body:
+def _anthropic_error(error: StatusError) -> Body:
     kind = _ANTHROPIC_KINDS.get(error.status, "invalid_request_error" if error.status < 500 else "api_error")
     return {"type": "error", "error": {"type": kind, "message": error.message}}
 
@@ -50,7 +50,7 @@ def _gemini(method: str, *, streams: bool) -> Dialect:
 _GEMINI_KINDS = {401: "UNAUTHENTICATED", 404: "NOT_FOUND"}
 
 
-def _gemini_error(error: HttpError) -> Body:
+def _gemini_error(error: StatusError) -> Body:
     kind = _GEMINI_KINDS.get(error.status, "INVALID_ARGUMENT" if error.status < 500 else "INTERNAL")
     return {"error": {"code": error.status, "message": error.message, "status": kind}}
 

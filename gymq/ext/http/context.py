@@ -12,7 +12,7 @@ import pydantic
 from aiohttp import web
 
 from gymq.bus import Bus
-from gymq.ext.http.errors import HttpError
+from gymq.data.failure_status import StatusError
 from gymq.ext.http.requests import check_key
 from gymq.processes.background import is_set_within
 
@@ -38,21 +38,21 @@ class ReadContext:
         """Check whether a request may be served.
 
         Raises:
-            HttpError: 401 it lacks the key; 503 the server is shutting down.
+            StatusError: 401 it lacks the key; 503 the server is shutting down.
         """
         if self.api_key is not None:
             check_key(request, self.api_key.get_secret_value())
         if self.draining:
-            raise HttpError(503, "shutting_down", "the bridge is shutting down")
+            raise StatusError(503, "shutting_down", "the bridge is shutting down")
 
     async def current_bus(self) -> Bus:
         """Return the bus, waiting while there is none.
 
         Raises:
-            HttpError: 503; it takes too long.
+            StatusError: 503; it takes too long.
         """
         if not await is_set_within(self.has_bus, NEXT_BUS_S):
-            raise HttpError(503, "no_server", self.notice() or "the stored runs cannot be read now")
+            raise StatusError(503, "no_server", self.notice() or "the stored runs cannot be read now")
         return self.bus
 
 

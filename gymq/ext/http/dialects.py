@@ -8,10 +8,11 @@ from functools import cache
 from typing import Any
 
 from gymq import responses
+from gymq.data.failure_status import StatusError
 from gymq.ext.http import events
 from gymq.ext.http.chat_completion import to_chat_completion
 from gymq.ext.http.chat_request import from_chat_request
-from gymq.ext.http.errors import HttpError, invalid
+from gymq.ext.http.errors import invalid
 from gymq.extensions import extensions
 
 Body = dict[str, Any]
@@ -36,8 +37,8 @@ class Dialect:
     to_params: Callable[[Body], Body]
     from_response: Callable[[Body, Body], Body]
     to_events: Callable[[Body, Body], Iterator[bytes]]
-    error: Callable[[HttpError], Body]
-    error_event: Callable[[HttpError], bytes]
+    error: Callable[[StatusError], Body]
+    error_event: Callable[[StatusError], bytes]
     conversation: str
     streams: bool | None = None
 
@@ -45,7 +46,7 @@ class Dialect:
         """Return the create parameters of a request, checked.
 
         Raises:
-            HttpError: 422; the message names the invalid field.
+            StatusError: 422; the message names the invalid field.
         """
         try:
             return responses.validate_params(self.to_params(body))
@@ -56,12 +57,12 @@ class Dialect:
         """Return the answer to a request.
 
         Raises:
-            HttpError: 500; the response holds something that this dialect cannot express.
+            StatusError: 500; the response holds something that this dialect cannot express.
         """
         try:
             return self.from_response(response, body)
         except responses.ResponsesError as error:
-            raise HttpError(
+            raise StatusError(
                 500, "model_failed", f"the reply does not fit this dialect: {error}", stage="model"
             ) from None
 
@@ -70,12 +71,12 @@ def without_stream(body: Body) -> Body:
     return {name: value for name, value in body.items() if name not in ("stream", "stream_options")}
 
 
-def _openai_error(error: HttpError) -> Body:
+def _openai_error(error: StatusError) -> Body:
     kind = "invalid_request_error" if error.status < 500 else "server_error"
     return {"error": {"message": error.message, "type": kind, "code": error.failure_class, "param": None}}
 
 
-def _failed_response(error: HttpError) -> bytes:
+def _failed_response(error: StatusError) -> bytes:
     return events.event({"type": "error", "code": error.failure_class, "message": error.message, "param": None})
 
 

@@ -1,43 +1,27 @@
-"""Errors as HTTP reports them: a status that says whether to retry, and a body that is not a result."""
+"""Errors as HTTP reports them: a status that says whether to retry."""
 
 from __future__ import annotations
-
-import msgspec
 
 from gymq.data.failure_status import StatusError, status_of
 from gymq.failures import RolloutError
 from gymq.protocol.messages import FailureClass
 
 
-class HttpError(StatusError):
-    """An answer that is not a result; its failure class may also be one of the bridge's own error codes."""
-
-    def body(self) -> bytes:
-        """Return a JSON object whose only field is `error`, so that clients do not mistake it for a result."""
-        error = {"class": self.failure_class, "message": self.message, **self.details}
-        return msgspec.json.encode({"error": error})
-
-
-def invalid(message: str) -> HttpError:
+def invalid(message: str) -> StatusError:
     """Return the error for a request that cannot be carried out as it is."""
-    return HttpError(422, str(FailureClass.INVALID_TASK), message)
+    return StatusError(422, str(FailureClass.INVALID_TASK), message)
 
 
-def not_found(message: str) -> HttpError:
-    return HttpError(404, "not_found", message)
+def not_found(message: str) -> StatusError:
+    return StatusError(404, "not_found", message)
 
 
-def run_not_found(run: str) -> HttpError:
+def run_not_found(run: str) -> StatusError:
     return not_found(f"run {run} is not known")
 
 
-def of_rollout_error(error: RolloutError) -> HttpError:
+def of_rollout_error(error: RolloutError) -> StatusError:
     """Return the answer for a call that failed."""
     details = {"stage": str(error.stage)} if error.stage else {}
     status = status_of(error.failure_class, retryable=error.retryable)
-    return HttpError(status, str(error.failure_class), error.message, **details)
-
-
-def as_http_error(error: StatusError) -> HttpError:
-    """Return the answer for a rollout that has no result."""
-    return HttpError(error.status, error.failure_class, error.message, **error.details)
+    return StatusError(status, str(error.failure_class), error.message, **details)

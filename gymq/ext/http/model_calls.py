@@ -9,9 +9,10 @@ from typing import Any
 
 from aiohttp import web
 
+from gymq.data.failure_status import StatusError
 from gymq.ext.http.call_ids import with_ids_of_engine, with_unique_call_ids
 from gymq.ext.http.dialects import Body, Dialect
-from gymq.ext.http.errors import HttpError, invalid, not_found, of_rollout_error
+from gymq.ext.http.errors import invalid, not_found, of_rollout_error
 from gymq.ext.http.events import COMMENT
 from gymq.ext.http.previous_responses import PreviousResponses
 from gymq.ext.http.requests import json_response, parse_object
@@ -28,7 +29,7 @@ PING_EVERY_S = 10.0  # so that no proxy takes a waiting stream for a dead one
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 Ask = Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]
-"""Asks the model: checked create parameters to a Responses object. Raises RolloutError or HttpError."""
+"""Asks the model: checked create parameters to a Responses object. Raises RolloutError or StatusError."""
 
 
 async def answer(
@@ -54,7 +55,7 @@ async def answer(
         if asked.get("stream") if dialect.streams is None else dialect.streams:
             return await _stream(request, dialect, asked, _reply(dialect, asked, ask, params, previous))
         return json_response(to_json(await _reply(dialect, asked, ask, params, previous)))
-    except HttpError as error:
+    except StatusError as error:
         return json_response(to_json(dialect.error(error)), error.status)
 
 
@@ -97,7 +98,7 @@ async def _stream(request: web.Request, dialect: Dialect, asked: Body, reply: Aw
         try:
             for event in dialect.to_events(working.result(), asked):
                 await stream.write(event)
-        except HttpError as error:
+        except StatusError as error:
             await stream.write(dialect.error_event(error))
         await stream.write_eof()
         return stream
@@ -109,7 +110,7 @@ def rollout_id(request: web.Request) -> str:
     """Return the rollout in a request's path.
 
     Raises:
-        HttpError: 404; the path does not hold a valid rollout id.
+        StatusError: 404; the path does not hold a valid rollout id.
     """
     given = request.match_info["rollout"]
     if not _ID.fullmatch(given):

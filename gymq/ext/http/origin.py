@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from aiohttp import web
 
 from gymq.cluster.server.address import is_loopback
-from gymq.ext.http.errors import HttpError
+from gymq.data.failure_status import StatusError
 
 _ANYWHERE = frozenset({"", "0.0.0.0", "::"})
 _DEFAULT_PORTS = {"http": 80, "https": 443}
@@ -44,7 +44,7 @@ class OriginCheck:
         """Let a request pass that no foreign page can have made.
 
         Raises:
-            HttpError: 403.
+            StatusError: 403.
         """
         hosts = request.headers.getall("Host", [])
         if not self._with_key and not (len(hosts) == 1 and self._is_ours(hosts[0])):
@@ -64,8 +64,8 @@ class OriginCheck:
         return is_loopback(host) or host in self._hosts or (self._any_address and _is_address(host))
 
 
-def _refused(message: str) -> HttpError:
-    return HttpError(403, "foreign_origin", message)
+def _refused(message: str) -> StatusError:
+    return StatusError(403, "foreign_origin", message)
 
 
 def _is_link_to_page(request: web.Request) -> bool:

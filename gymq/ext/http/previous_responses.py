@@ -21,7 +21,7 @@ class PreviousResponses:
         """Return the parameters of a request with the whole conversation instead of an id.
 
         Raises:
-            HttpError: no reply that is kept has the id.
+            StatusError: no reply that is kept has the id.
         """
         name = params.get(_FIELD)
         if name is None:

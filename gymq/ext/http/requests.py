@@ -14,7 +14,8 @@ import msgspec
 from aiohttp import web
 from aiohttp.http import HttpProcessingError
 
-from gymq.ext.http.errors import HttpError, invalid
+from gymq.data.failure_status import StatusError
+from gymq.ext.http.errors import invalid
 from gymq.ext.http.memory import BodyMemory, MemoryBudget
 from gymq.protocol.decoding import UNDECODABLE
 from gymq.redaction import redact
@@ -52,7 +53,7 @@ def json_response(body: bytes, status: int = 200) -> web.Response:
     return web.Response(body=body, status=status, content_type=JSON)
 
 
-def error_response(error: HttpError) -> web.Response:
+def error_response(error: StatusError) -> web.Response:
     headers = {"WWW-Authenticate": "Bearer"} if error.status == 401 else {}
     return web.Response(body=error.body(), status=error.status, content_type=JSON, headers=headers)
 
@@ -62,14 +63,14 @@ async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamRe
     """Turn any exception of a handler into a status and a body that says why."""
     try:
         return await handler(request)
-    except HttpError as error:
+    except StatusError as error:
         return error_response(error)
     except web.HTTPException as error:
         if error.status < 400:
             raise
         twice = "; the path has `//`: remove the `/` at the end of the base URL" if "//" in request.path else ""
         text = f"{request.method} {request.path}: {error.reason}{twice}"
-        refused = error_response(HttpError(error.status, "http", text))
+        refused = error_response(StatusError(error.status, "http", text))
         if isinstance(error, web.HTTPMethodNotAllowed):
             refused.headers["Allow"] = ", ".join(sorted(error.allowed_methods))
         return refused
@@ -77,20 +78,20 @@ async def errors_as_json(request: web.Request, handler: Handler) -> web.StreamRe
         raise
     except Exception as error:
         log.exception("%s %s failed", request.method, request.path)
-        return error_response(HttpError(500, "bridge_failed", f"the bridge failed: {type(error).__name__}"))
+        return error_response(StatusError(500, "bridge_failed", f"the bridge failed: {type(error).__name__}"))
 
 
 def check_key(request: web.Request, expected: str) -> None:
     """Check whether a request names the key, as `Authorization: Bearer`, in Anthropic's way or in Google's.
 
     Raises:
-        HttpError: 401; it does not.
+        StatusError: 401; it does not.
     """
     scheme, _, given = request.headers.get("Authorization", "").partition(" ")
     if scheme.lower() != "bearer":
         given = request.headers.get("x-api-key", "") or request.headers.get("x-goog-api-key", "")
     if not hmac.compare_digest(given.strip().encode("utf-8", "surrogateescape"), expected.encode()):
-        raise HttpError(401, "unauthorized", "this needs the header `Authorization: Bearer KEY` with the right key")
+        raise StatusError(401, "unauthorized", "this needs the header `Authorization: Bearer KEY` with the right key")
 
 
 async def read_body(
@@ -103,11 +104,11 @@ async def read_body(
         budget: bytes that large bodies being read may take together; reading stops when it is spent.
 
     Raises:
-        HttpError: 415 if it is compressed; 413 if it is larger than `max_bytes`; 408 if it arrives too slowly.
+        StatusError: 415 if it is compressed; 413 if it is larger than `max_bytes`; 408 if it arrives too slowly.
     """
     encoding = request.headers.get("Content-Encoding", "identity")
     if encoding.strip().lower() != "identity":
-        raise HttpError(415, "compressed", f"a body may not have a Content-Encoding ({encoding:.80}): send it plain")
+        raise StatusError(415, "compressed", f"a body may not have a Content-Encoding ({encoding:.80}): send it plain")
     length = request.content_length
     if length is not None and length > max_bytes:
         raise _too_large(max_bytes)
@@ -140,21 +141,21 @@ async def _read(
                 limit.reschedule(begun + min(timeout_s, BODY_GRACE_S + size / LEAST_BYTES_PER_S))
     except TimeoutError:
         text = f"the body came too slowly: {size} bytes in {now() - begun:.1f} s"
-        raise HttpError(408, "timeout", text) from None
+        raise StatusError(408, "timeout", text) from None
     except web.RequestPayloadError as error:
-        raise HttpError(400, "bad_request", f"the body cannot be read: {error}") from None
+        raise StatusError(400, "bad_request", f"the body cannot be read: {error}") from None
     return b"".join(parts)
 
 
-def _too_large(max_bytes: int) -> HttpError:
-    return HttpError(413, "too_large", f"a body may have {max_bytes} bytes at most")
+def _too_large(max_bytes: int) -> StatusError:
+    return StatusError(413, "too_large", f"a body may have {max_bytes} bytes at most")
 
 
 def parse_object(body: bytes) -> dict[str, Any]:
     """Return the JSON object in a body.
 
     Raises:
-        HttpError: 422; the body is not a JSON object.
+        StatusError: 422; the body is not a JSON object.
     """
     try:
         value = msgspec.json.decode(body)

@@ -7,14 +7,10 @@ from collections.abc import Iterable
 
 from aiohttp import web
 
-from gymq.errors import GymqError
+from gymq.errors import PortTaken
 from gymq.ext.http.connections import Listener
 from gymq.ext.http.origin import OriginCheck
 from gymq.ext.http.requests import Handler, connections_log, errors_as_json
-
-
-class PortTaken(GymqError):
-    """An address that cannot be listened on; one sentence."""
 
 
 class HttpServer:

@@ -9,5 +9,4 @@ from gymq.ext.mcp.environment import McpResources as McpResources
 from gymq.ext.mcp.environment import McpTools as McpTools
 from gymq.ext.mcp.gateway import Offer as Offer
 from gymq.ext.mcp.gateway import ToolGateway as ToolGateway
-from gymq.ext.mcp.servers import NotInTime as NotInTime
 from gymq.ext.mcp.servers import ServerOptions as ServerOptions

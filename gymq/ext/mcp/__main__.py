@@ -13,7 +13,8 @@ import sys
 import pydantic
 
 from gymq.authoring import OptionsError, first_problem
-from gymq.ext.mcp.servers import ConnectionLost, McpConnection, ServerOptions, require_library
+from gymq.ext.mcp.servers import McpConnection, ServerOptions, require_library
+from gymq.failures import ComponentFailed
 
 
 async def print_tools(words: list[str]) -> None:
@@ -45,7 +46,7 @@ def main() -> int:
     try:
         require_library()
         asyncio.run(print_tools(words))
-    except (ConnectionLost, OptionsError) as error:
+    except (ComponentFailed, OptionsError) as error:
         print(f"gymq: {error}", file=sys.stderr)
         return 2
     except pydantic.ValidationError as error:

@@ -8,9 +8,8 @@ from typing import Any, TypeVar
 import pydantic
 
 from gymq.authoring import OptionsError, WorkerOptions
-from gymq.ext.mcp.servers import ConnectionLost, McpConnection, ServerOptions, lost, require_library
+from gymq.ext.mcp.servers import McpConnection, ServerOptions, require_library
 from gymq.failures import ComponentFailed, InvalidTask, ToolError, no_such_tool
-from gymq.protocol.messages import Stage
 from gymq.resources import Resources, Row
 
 RowT = TypeVar("RowT", bound=Row)
@@ -35,16 +34,14 @@ class McpTools:
         """Call any tool of the servers; a verifier may also use tools that the model does not see.
 
         Raises:
-            ToolError: the tool returned an error, does not exist, or, as `NotInTime`, did not answer in time.
+            ToolError: the tool returned an error, or does not exist.
+            TimeoutError: it did not answer in time.
             RolloutError: SESSION_LOST; the server ended.
         """
         connection = self._at.get(tool)
         if connection is None:
             raise no_such_tool(tool)
-        try:
-            return await connection.call(tool, arguments, self._call_timeout_s)
-        except ConnectionLost as error:
-            raise lost(error).at(Stage.TOOL) from None
+        return await connection.call(tool, arguments, self._call_timeout_s)
 
     async def close(self) -> None:
         await asyncio.gather(*(connection.close() for connection in self._connections))
@@ -79,8 +76,8 @@ class McpResources(Resources[RowT, McpTools]):
             offered = _offered(row, connections)
         except BaseException as error:
             await asyncio.gather(*(connection.close() for connection in connections))
-            if isinstance(error, ExceptionGroup) and (unusable := error.subgroup(ConnectionLost)):
-                raise ComponentFailed(str(unusable.exceptions[0])) from None
+            if isinstance(error, ExceptionGroup) and (unusable := error.subgroup(ComponentFailed)):
+                raise unusable.exceptions[0] from None
             raise
         return McpTools(connections, offered, options.call_timeout_s)
 
@@ -92,7 +89,10 @@ class McpResources(Resources[RowT, McpTools]):
             raise no_such_tool(name)
         if arguments is not None and not isinstance(arguments, dict):
             raise ToolError(422, "the arguments must be an object")
-        return await state.call(name, arguments or {})
+        try:
+            return await state.call(name, arguments or {})
+        except TimeoutError as error:
+            raise ToolError(500, str(error)) from None
 
 
 def _check_names(connections: list[McpConnection]) -> None:

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any
 import pydantic
 
 from gymq.authoring import OptionsError
-from gymq.errors import GymqError
-from gymq.failures import RolloutError, ToolError
-from gymq.protocol.messages import FailureClass
+from gymq.failures import ComponentFailed, RolloutError, ToolError
+from gymq.protocol.messages import FailureClass, Stage
 from gymq.redaction import redact
 
 if TYPE_CHECKING:
@@ -68,14 +67,6 @@ def require_library() -> None:
         raise OptionsError('mcp is not installed: pip install "gymq[mcp]"')
 
 
-class ConnectionLost(GymqError):
-    """The server ended or cannot be reached; one sentence."""
-
-
-class NotInTime(ToolError):
-    """The server did not answer a call in time. For the model that is an error of the tool, like any other."""
-
-
 class McpConnection:
     """A connection to a server. Calls may be made from any task.
 
@@ -96,7 +87,7 @@ class McpConnection:
         """Connect, and list the tools.
 
         Raises:
-            ConnectionLost
+            ComponentFailed: the server ended, or cannot be reached.
         """
         self._life = asyncio.create_task(self._live())
         opened = asyncio.create_task(self._opened.wait())
@@ -111,14 +102,15 @@ class McpConnection:
         finally:
             opened.cancel()
         await self.close()
-        raise ConnectionLost(f"the MCP server {self.name} cannot be used: {reason}")
+        raise ComponentFailed(f"the MCP server {self.name} cannot be used: {reason}")
 
     async def call(self, tool: str, arguments: dict[str, Any], timeout_s: float) -> str:
         """Call a tool, once, and return the text that a model reads.
 
         Raises:
-            ToolError: the server answered with an error, or, as `NotInTime`, not in time.
-            ConnectionLost: it is unknown whether the tool ran.
+            ToolError: the server answered with an error.
+            TimeoutError: it did not answer in time.
+            RolloutError: SESSION_LOST; it ended, together with its state, and it is unknown whether the tool ran.
         """
         from mcp.shared.exceptions import MCPError
         from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS, METHOD_NOT_FOUND, REQUEST_TIMEOUT
@@ -129,14 +121,14 @@ class McpConnection:
         try:
             await asyncio.wait([calling, self._life], return_when=asyncio.FIRST_COMPLETED)
             if not calling.done():
-                raise ConnectionLost(f"the MCP server {self.name} ended during {tool}: {self._why_it_ended()}")
+                raise self._lost_during(tool, self._why_it_ended())
             result = calling.result()
         except MCPError as error:
             if error.code == CONNECTION_CLOSED:
                 reason = f"{error.message}{self._last_words()}"
-                raise ConnectionLost(f"the MCP server {self.name} ended during {tool}: {reason}") from None
+                raise self._lost_during(tool, reason) from None
             if error.code == REQUEST_TIMEOUT:
-                raise NotInTime(500, f"{tool} did not finish within {timeout_s:g} s and was cancelled") from None
+                raise TimeoutError(f"{tool} did not finish within {timeout_s:g} s and was cancelled") from None
             refused = error.code in (INVALID_PARAMS, METHOD_NOT_FOUND)
             raise ToolError(422 if refused else 500, redact(error.message)) from None
         except (RuntimeError, ValueError) as error:
@@ -198,6 +190,10 @@ class McpConnection:
         )
         return streamable_http_client(options.url, http_client=http)
 
+    def _lost_during(self, tool: str, reason: str) -> RolloutError:
+        text = f"the MCP server {self.name} ended during {tool}: {reason}"
+        return RolloutError(FailureClass.SESSION_LOST, text, stage=Stage.TOOL)
+
     def _why_it_ended(self) -> str:
         assert self._life is not None
         error: BaseException | None = None if self._life.cancelled() else self._life.exception()
@@ -253,11 +249,6 @@ class _StandardError:
 async def _empty_folder() -> AsyncIterator[str]:
     with tempfile.TemporaryDirectory(prefix="gymq-mcp-", ignore_cleanup_errors=True) as folder:
         yield folder
-
-
-def lost(error: ConnectionLost) -> RolloutError:
-    """Return the failure for a session whose server was lost, together with its state."""
-    return RolloutError(FailureClass.SESSION_LOST, str(error))
 
 
 def _text_of(result: mcp.types.CallToolResult) -> str:

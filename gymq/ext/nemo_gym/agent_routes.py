@@ -16,7 +16,7 @@ from gymq.data.jsonl import JsonlError
 from gymq.data.jsonl import parse_object as parse_row
 from gymq.data.rows import AGENT_REF, PARAMS, RowError, agent_name
 from gymq.data.trainer_results import NO_TOKEN_IDS, Untrainable, encode_result
-from gymq.ext.http.errors import HttpError, as_http_error, invalid
+from gymq.ext.http.errors import invalid
 from gymq.ext.http.previous_responses import NONE_KEPT
 from gymq.ext.http.requests import JSON, json_response, parse_object
 from gymq.ext.nemo_gym.context import Context
@@ -85,7 +85,7 @@ class AgentRoutes:
             if error.failure_class == NO_TOKEN_IDS and agent.name not in self._reported_agents:
                 self._reported_agents.add(agent.name)
                 log.warning("%s: %s", agent.name, error.message)
-            raise as_http_error(error) from None
+            raise
 
     async def respond(self, request: web.Request) -> web.Response:
         """Return an agent's response to create parameters, without a verdict."""
@@ -100,7 +100,7 @@ class AgentRoutes:
         _checked_row(row)
         outcome = await self._context.rollouts.roll_out(row, agent.name)
         if isinstance(outcome, Failure):
-            raise as_http_error(status_error(outcome))
+            raise status_error(outcome)
         return json_response(to_json(outcome.response))
 
     async def aggregate(self, request: web.Request) -> web.Response:
@@ -119,7 +119,7 @@ class AgentRoutes:
     def _agent(self, place: InstanceAddress | None, fields: Mapping[str, msgspec.Raw], path: str) -> InstanceAddress:
         """Return the agent that a row names, else the one at the path or port, else the only one."""
         if place is not None and place.kind != "agents":
-            raise HttpError(404, "not_found", f"/run is served by agents; {place.name} belongs to the {place.kind}")
+            raise StatusError(404, "not_found", f"/run is served by agents; {place.name} belongs to the {place.kind}")
         if AGENT_REF not in fields:
             if place is None and len(self._context.directory.of_kind("agents")) != 1:
                 raise invalid(f"{AGENT_REF}: missing; there are several agents")

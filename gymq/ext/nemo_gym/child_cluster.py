@@ -19,16 +19,11 @@ from omegaconf import OmegaConf
 
 from gymq.cluster.server.address import reachable
 from gymq.config.loader import ENV_YAML
-from gymq.errors import GymqError
 from gymq.ext.nemo_gym.addresses import DEFAULT_HEAD_PORT
 from gymq.processes import parent_death
 from gymq.redaction import redact
 
 START_S = 1800.0  # a model may take its time to load
-
-
-class ChildClusterFailed(GymqError, RuntimeError):
-    """A part of the cluster does not serve; one sentence that names it."""
 
 
 class _Instance(msgspec.Struct):
@@ -65,7 +60,7 @@ class ChildCluster:
         """Start it; returns when it serves.
 
         Raises:
-            ChildClusterFailed: it ended, or did not serve in time.
+            RuntimeError: it ended, or did not serve in time.
         """
         self._folder = tempfile.TemporaryDirectory(prefix="gymq-")
         folder = Path(self._folder.name)
@@ -80,10 +75,10 @@ class ChildCluster:
             if status is not None:
                 said = self._said()
                 self.stop()
-                raise ChildClusterFailed(f"gymq up ended with status {status}: {said}")
+                raise RuntimeError(f"gymq up ended with status {status}: {said}")
             if time.monotonic() > give_up:
                 self.stop()
-                raise ChildClusterFailed(f"gymq up did not serve {self.url} within {START_S:g} s")
+                raise RuntimeError(f"gymq up did not serve {self.url} within {START_S:g} s")
             time.sleep(0.1)
 
     def _spawn(self, folder: Path, arguments: list[str]) -> subprocess.Popen[bytes]:
@@ -104,7 +99,7 @@ class ChildCluster:
                         cwd=folder,
                     )
             except OSError as error:
-                started.set_exception(ChildClusterFailed(f"gymq up cannot be started: {error}"))
+                started.set_exception(RuntimeError(f"gymq up cannot be started: {error}"))
                 return
             started.set_result(process)
             process.wait()
@@ -116,17 +111,17 @@ class ChildCluster:
         """Check that everything still serves.
 
         Raises:
-            ChildClusterFailed: a part does not; the message names it.
+            RuntimeError: a part does not; the message names it.
         """
         if self._process is None:
-            raise ChildClusterFailed("gymq up was not started, or was stopped")
+            raise RuntimeError("gymq up was not started, or was stopped")
         status = self._process.poll()
         if status is not None:
-            raise ChildClusterFailed(f"gymq up, the process of the workers and the bridge, ended with status {status}")
+            raise RuntimeError(f"gymq up, the process of the workers and the bridge, ended with status {status}")
         # A worker that is started again is away for a moment.
         missing = self._missing() and self._missing()
         if missing:
-            raise ChildClusterFailed(f"no worker serves {', '.join(missing)}")
+            raise RuntimeError(f"no worker serves {', '.join(missing)}")
 
     def stop(self) -> None:
         """Stop it. May be called again."""
@@ -146,7 +141,7 @@ class ChildCluster:
         """Return the instances that no process serves."""
         body = self._get("/server_instances")
         if body is None:
-            raise ChildClusterFailed(f"the bridge at {self.url} does not answer")
+            raise RuntimeError(f"the bridge at {self.url} does not answer")
         return [
             f"{found.server_type} {found.process_name}"
             for found in _decode_instances(body)

@@ -8,8 +8,9 @@ from aiohttp import web
 
 from gymq.bus import Bus
 from gymq.bus.rpc.routing import RoutedCalls
+from gymq.data.failure_status import StatusError
 from gymq.ext.http.context import ReadContext
-from gymq.ext.http.errors import HttpError, not_found
+from gymq.ext.http.errors import not_found
 from gymq.ext.http.memory import MemoryBudget
 from gymq.ext.http.requests import JSON, read_body
 from gymq.ext.nemo_gym.directory import Directory, InstanceAddress
@@ -35,13 +36,13 @@ class Context(ReadContext):
         """Return a request's body, within the limits.
 
         Raises:
-            HttpError: 415 if it is not JSON, which pages of other origins cannot send without permission; or as
+            StatusError: 415 if it is not JSON, which pages of other origins cannot send without permission; or as
                 `read_body`.
         """
         settings = self.settings
         kind = request.content_type
         if request.body_exists and not (kind == JSON or kind.endswith("+json")):
-            raise HttpError(415, "not_json", f"the body needs the header `Content-Type: {JSON}`, not {kind:.80}")
+            raise StatusError(415, "not_json", f"the body needs the header `Content-Type: {JSON}`, not {kind:.80}")
         return await read_body(
             request, max_bytes=settings.max_body_bytes, timeout_s=settings.body_timeout_s, budget=self.bodies
         )
@@ -50,7 +51,7 @@ class Context(ReadContext):
         """Return the instance that the path or the port of a request names, or None.
 
         Raises:
-            HttpError: 404; there is no such instance.
+            StatusError: 404; there is no such instance.
         """
         name = request.match_info.get(INSTANCE)
         if name is None:
@@ -66,7 +67,7 @@ class Context(ReadContext):
         """Return the instance of a request, which must be of one kind; if none is named, the only one of the kind.
 
         Raises:
-            HttpError: 404; it is of another kind, or there are several.
+            StatusError: 404; it is of another kind, or there are several.
         """
         place = self.place(request)
         if place is None:
@@ -79,7 +80,7 @@ class Context(ReadContext):
         """Return the one instance of a kind.
 
         Raises:
-            HttpError: 404; there are none or several.
+            StatusError: 404; there are none or several.
         """
         places = self.directory.of_kind(kind)
         if len(places) != 1:

@@ -10,7 +10,7 @@ import time
 
 import msgspec
 
-from gymq.ext.http.errors import HttpError
+from gymq.data.failure_status import StatusError
 from gymq.protocol.messages import SessionSubject
 
 
@@ -45,7 +45,7 @@ class SessionCookies:
         """Return the session in a cookie; None if its worker keeps no state.
 
         Raises:
-            HttpError: 400 if it was made elsewhere or for another instance; 401 if it is too old.
+            StatusError: 400 if it was made elsewhere or for another instance; 401 if it is too old.
         """
         body_text, _, signature = value.partition(".")
         try:
@@ -54,13 +54,13 @@ class SessionCookies:
         except (binascii.Error, ValueError):
             genuine = False
         if not genuine:
-            raise HttpError(400, "bad_session", "this session cookie is not from this bridge: seed a session")
+            raise StatusError(400, "bad_session", "this session cookie is not from this bridge: seed a session")
         ticket = _decode(body)
         if ticket.resources != resources:
-            raise HttpError(400, "bad_session", f"this session cookie is for another instance than {resources!r}")
+            raise StatusError(400, "bad_session", f"this session cookie is for another instance than {resources!r}")
         if time.time() - ticket.issued_at > self.max_age_s:
             text = f"this session cookie is older than {self.max_age_s:g} s: seed a new session"
-            raise HttpError(401, "session_expired", text)
+            raise StatusError(401, "session_expired", text)
         return ticket.session
 
     def _signature(self, body: bytes) -> bytes:

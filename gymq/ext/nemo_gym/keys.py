@@ -26,7 +26,7 @@ def key_of(headers: Mapping[str, str], row: Mapping[str, msgspec.Raw], agent: st
         agent: instance that the row is for, which the row need not name.
 
     Raises:
-        HttpError: 422; the header is not a valid key.
+        StatusError: 422; the header is not a valid key.
     """
     given = headers.get(HEADER)
     if given is not None:

@@ -9,8 +9,9 @@ import msgspec
 from aiohttp import web
 
 from gymq.agent import checked_response
+from gymq.data.failure_status import StatusError
 from gymq.ext.http.dialects import RESPONSES, Dialect, dialects
-from gymq.ext.http.errors import HttpError, not_found
+from gymq.ext.http.errors import not_found
 from gymq.ext.http.model_calls import CAPTURE, PREFIX, Ask, answer, rollout_id
 from gymq.ext.http.previous_responses import NONE_KEPT
 from gymq.ext.http.requests import json_response
@@ -65,7 +66,7 @@ class ModelRoutes:
                 if model.kind != "models":
                     raise not_found(f"{request.path} is served by models; {model.name} is one of the {model.kind}")
                 return await answer(request, dialect, body, self._ask(model, rollout), NONE_KEPT)
-            except HttpError as error:
+            except StatusError as error:
                 return json_response(to_json(dialect.error(error)), error.status)
 
         return handle

@@ -10,9 +10,10 @@ from typing import Any
 import msgspec
 
 from gymq.agent import RESERVED_TOOL_NAMES, Caller
+from gymq.data.failure_status import StatusError
 from gymq.data.jsonl import JsonlError, parse_object
 from gymq.data.rows import FAILURE_CLASS, MAX_INDEX, PARAMS
-from gymq.ext.http.errors import HttpError, invalid, not_found, of_rollout_error
+from gymq.ext.http.errors import invalid, not_found, of_rollout_error
 from gymq.failures import RolloutError
 from gymq.protocol import subjects
 from gymq.protocol.decoding import UNDECODABLE
@@ -48,7 +49,7 @@ class ResourcesCalls:
         """Open a session with the JSON text of a row; its subject, None for a worker without state.
 
         Raises:
-            HttpError
+            StatusError
         """
         _object(row)
         request = Seed(rollout=self._rollout, timeout_s=self._timeout_s, row=row)
@@ -60,7 +61,7 @@ class ResourcesCalls:
         """Call a tool with the JSON text of its arguments; an empty text is null.
 
         Raises:
-            HttpError: 404, 422, or there is no answer.
+            StatusError: 404, 422, or there is no answer.
         """
         if name in RESERVED_TOOL_NAMES:
             raise not_found(f"there is no tool named {name!r}")
@@ -80,7 +81,7 @@ class ResourcesCalls:
         """Score the `response` in a row and return the row with the verdict, as JSON text.
 
         Raises:
-            HttpError: there is no verdict.
+            StatusError: there is no verdict.
         """
         fields = _object(body)
         response = _decoded(fields, "response")
@@ -96,7 +97,7 @@ class ResourcesCalls:
         assert isinstance(verified, Verified)
         if verified.verdict.get(FAILURE_CLASS):
             text = "the verifier answered with a failure in place of a reward"
-            raise HttpError(500, str(verified.verdict[FAILURE_CLASS]), text, stage="verify")
+            raise StatusError(500, str(verified.verdict[FAILURE_CLASS]), text, stage="verify")
         return to_json({**fields, **verified.verdict, "reward": verified.reward})
 
     async def close(self, session: str) -> None:
@@ -116,7 +117,7 @@ class ResourcesCalls:
                     f"{self._resources} keeps state and this call has no session: "
                     "seed a session first, and send the cookie of the last reply with every call"
                 )
-                raise HttpError(400, "no_session", text, stage=str(stage)) from None
+                raise StatusError(400, "no_session", text, stage=str(stage)) from None
             raise of_rollout_error(error.at(stage)) from None
 
 

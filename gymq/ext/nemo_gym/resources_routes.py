@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
-from gymq.ext.http.errors import HttpError, not_found
+from gymq.data.failure_status import StatusError
+from gymq.ext.http.errors import not_found
 from gymq.ext.http.requests import error_response, json_response
 from gymq.ext.nemo_gym.context import Context
 from gymq.ext.nemo_gym.cookies import SessionCookies
@@ -95,7 +96,7 @@ class ResourcesRoutes:
         session = self._session(request, place)
         try:
             answer = await call(session)
-        except HttpError as error:
+        except StatusError as error:
             answer = error_response(error)
         return (
             self._with_cookie(answer, place, session) if self._cookies.name(place.name) in request.cookies else answer

@@ -16,9 +16,9 @@ from gymq.bus import Bus, BusError, streams
 from gymq.bus.discovery import UnservedAgents
 from gymq.bus.queue.client import SUBMIT_PATIENCE_S, QueueClient
 from gymq.bus.queue.outcome_store import UNKNOWN_AGENT
+from gymq.data.failure_status import StatusError
 from gymq.data.jsonl import parse_object
 from gymq.data.rows import digest_of
-from gymq.ext.http.errors import HttpError
 from gymq.ext.nemo_gym import keys
 from gymq.processes.background import RunningTasks
 from gymq.protocol import subjects
@@ -41,7 +41,7 @@ class _TaskIdentity(NamedTuple):
         """Check whether a key that both have means the same rollout."""
         if (self.agent, self.digest) != (other.agent, other.digest):
             text = f"the {keys.HEADER} of this request belongs to another row, or to the same one at another agent"
-            raise HttpError(422, "key_reused", text)
+            raise StatusError(422, "key_reused", text)
 
 
 class _Waiting:
@@ -54,7 +54,7 @@ class _Waiting:
         # The client that waited may be gone when it fails.
         self.outcome.add_done_callback(lambda done: None if done.cancelled() else done.exception())
 
-    def fail(self, error: HttpError) -> None:
+    def fail(self, error: StatusError) -> None:
         if not self.outcome.done():
             self.outcome.set_exception(error)
 
@@ -71,7 +71,7 @@ class PendingRollout:
         """Return the outcome; cancelling the wait cancels the rollout too, unless it has a key.
 
         Raises:
-            HttpError: 504 if it took too long; 500 if there is no agent or no queue; 503 if the bridge is shutting
+            StatusError: 504 if it took too long; 500 if there is no agent or no queue; 503 if the bridge is shutting
                 down.
         """
         return await self._rollouts.wait(self._at, self._waiting)
@@ -144,7 +144,7 @@ class Rollouts:
             task.cancel()
         unfinished = self._num_cancelling or any(run == self.run for run, _, _ in self._waiting)
         for waiting in self._waiting.values():
-            waiting.fail(HttpError(503, "shutting_down", "the bridge is shutting down"))
+            waiting.fail(StatusError(503, "shutting_down", "the bridge is shutting down"))
         if unfinished:
             await self._cancel(self.run, None)
         await self._following.aclose()
@@ -161,7 +161,7 @@ class Rollouts:
             key: rows with the same key are rolled out once.
 
         Raises:
-            HttpError: 422 the key was used for another row or agent; 500 the outcomes cannot be read.
+            StatusError: 422 the key was used for another row or agent; 500 the outcomes cannot be read.
         """
         if key is None:
             at = RolloutId(self.run, self._next_index, 0)
@@ -192,7 +192,7 @@ class Rollouts:
         """Wait for an outcome; see `PendingRollout.outcome`."""
         try:
             return await self._wait(waiting)
-        except (asyncio.CancelledError, HttpError):
+        except (asyncio.CancelledError, StatusError):
             if at.run == self.run and self._waiting.pop(at, None) is not None and not self._stopped:
                 if waiting.submitting is not None:
                     waiting.submitting.cancel()
@@ -215,7 +215,7 @@ class Rollouts:
                 return await asyncio.shield(waiting.outcome)
         except TimeoutError:
             text = f"not finished within {limit_s:g} s, the queue included"
-            raise HttpError(504, str(FailureClass.DEADLINE_EXCEEDED), text, stage="queue") from None
+            raise StatusError(504, str(FailureClass.DEADLINE_EXCEEDED), text, stage="queue") from None
 
     async def _submit(self, at: RolloutId, row: bytes, waiting: _Waiting) -> None:
         run, task_index, rollout_index = at
@@ -234,7 +234,7 @@ class Rollouts:
             await self._queue.submit(task)
         except (BusError, BadMessage) as error:
             self._waiting.pop(at, None)
-            waiting.fail(HttpError(500, "not_queued", f"the row could not be queued: {error}", stage="queue"))
+            waiting.fail(StatusError(500, "not_queued", f"the row could not be queued: {error}", stage="queue"))
 
     async def _open(self, run: str) -> None:
         """Create a run before its first row: a bridge without requests creates none.
@@ -256,7 +256,7 @@ class Rollouts:
         for at, waiting in list(self._waiting.items()):
             if at.run == run and self._js.missing:
                 del self._waiting[at]
-                waiting.fail(HttpError(500, "not_queued", self._js.missing, stage="queue"))
+                waiting.fail(StatusError(500, "not_queued", self._js.missing, stage="queue"))
             elif at.run == run:
                 self._background.start(self._fetch(at))
 
@@ -285,7 +285,7 @@ class Rollouts:
         try:
             return await self._bus.retry_read(find, patience_s=SUBMIT_PATIENCE_S)
         except BusError as error:
-            raise HttpError(500, "not_queued", f"the outcomes cannot be read: {error}", stage="queue") from None
+            raise StatusError(500, "not_queued", f"the outcomes cannot be read: {error}", stage="queue") from None
 
     async def _watch(self) -> None:
         """Fail the requests for agents that are gone."""
@@ -299,7 +299,7 @@ class Rollouts:
         for at, waiting in list(self._waiting.items()):
             if (agent := waiting.asked.agent) in unserved:
                 text = f"no process serves the agent {agent!r}"
-                waiting.fail(HttpError(500, str(FailureClass.NO_WORKER), text, stage="queue"))
+                waiting.fail(StatusError(500, str(FailureClass.NO_WORKER), text, stage="queue"))
                 if at.run == self.keyed_run:
                     self._queued[at] = waiting.asked  # its task stays, for a request that repeats the key
                     del self._waiting[at]

@@ -15,7 +15,7 @@ from gymq.bus.credentials import OPERATOR
 from gymq.bus.queue.dead_letters import DeadLetterEntry, DeadLetters
 from gymq.cli.shared.cluster import connected, running_url, stored_url
 from gymq.errors import UsageError
-from gymq.execution.requeue import NotRequeued, Requeuer, RequeueResult
+from gymq.execution.requeue import Requeuer, RequeueResult
 from gymq.protocol.codec import Decoder
 from gymq.protocol.messages import BadMessage, DeadLetter, Submission, Task
 from gymq.protocol.subjects import RolloutId
@@ -81,7 +81,7 @@ async def requeue_letters(numbers: tuple[int, ...], run: str | None, nats: str |
         async for entry in _chosen(bus, numbers, run):
             try:
                 done = await requeuer.requeue(entry)
-            except NotRequeued as problem:
+            except UsageError as problem:
                 kept += 1
                 print(f"letter {entry.number} not requeued: {problem}", file=sys.stderr)
                 continue

@@ -13,7 +13,7 @@ from gymq.data.records import NotTrainable, Record
 from gymq.ext.policy_check.battery import ROWS, Ask, CheckedReply, PolicyRow, roll_out
 from gymq.ext.policy_check.diagnosis import Compared, cause
 from gymq.ext.policy_check.distribution import NotComparable, log_probs
-from gymq.ext.policy_check.source import LogProbSource, SourceError
+from gymq.ext.policy_check.source import LogProbSource
 from gymq.failures import RolloutError
 from gymq.protocol.sampling import NEUTRAL
 
@@ -93,7 +93,7 @@ async def _row(
                 if step.is_whole:
                     surprise.add(of_step, expected[-1])
             compared.append(Compared(call, steps, expected))
-    except (NotComparable, SourceError) as error:
+    except NotComparable as error:
         return Finding(row.name, "not comparable", str(error))
     differences = [difference for one in compared for difference in one.differences()]
     largest, mean = max(differences), sum(differences) / len(differences)
@@ -150,7 +150,7 @@ async def _prompts(replies: Sequence[CheckedReply], source: LogProbSource) -> Fi
             if call.prompt != expected:
                 text = f"{len(call.prompt)} ids where the chat template makes {len(expected)} others of the messages"
                 return Finding(name, "differs", f"{text}: the engine has another template or tokenizer")
-    except SourceError as error:
+    except NotComparable as error:
         return Finding(name, "not comparable", str(error))
     return Finding(name, "ok", tokens=sum(map(len, first)))
 

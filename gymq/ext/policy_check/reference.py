@@ -9,8 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from gymq.ext.policy_check.distribution import NextToken
-from gymq.ext.policy_check.source import SourceError
+from gymq.ext.policy_check.distribution import NextToken, NotComparable
 
 
 class PolicyReference:
@@ -20,20 +19,20 @@ class PolicyReference:
         """Load a checkpoint.
 
         Raises:
-            SourceError: it cannot be loaded, or transformers and torch are not installed.
+            NotComparable: it cannot be loaded, or transformers and torch are not installed.
         """
         try:
             self._torch: Any = importlib.import_module("torch")
             transformers: Any = importlib.import_module("transformers")
         except ImportError as error:
-            raise SourceError(f"--reference needs transformers and torch: {error}") from None
+            raise NotComparable(f"--reference needs transformers and torch: {error}") from None
         transformers.utils.logging.disable_progress_bar()
         try:
             path = str(checkpoint)
             model = transformers.AutoModelForCausalLM.from_pretrained(path, dtype=self._torch.float32)
             self._tokenizer = transformers.AutoTokenizer.from_pretrained(path)
         except (OSError, ValueError, KeyError) as error:
-            raise SourceError(f"--reference {checkpoint}: cannot be loaded: {error}") from None
+            raise NotComparable(f"--reference {checkpoint}: cannot be loaded: {error}") from None
         self._model = model.eval()
         self._one = asyncio.Lock()
         ends = model.generation_config.eos_token_id
@@ -52,13 +51,13 @@ class PolicyReference:
                 chat["messages"], tools=tools, add_generation_prompt=True, return_dict=False
             )
         except Exception as error:  # a template is a program of the checkpoint's author
-            raise SourceError(f"the checkpoint's chat template fails: {error}") from None
+            raise NotComparable(f"the checkpoint's chat template fails: {error}") from None
         return [int(one) for one in ids]
 
     def _steps(self, token_ids: list[int], num_before: int) -> list[NextToken]:
         size = self._model.config.get_text_config().vocab_size
         if not all(0 <= one < size for one in token_ids):
-            raise SourceError(f"ids beyond the {size:,} of the checkpoint's vocabulary")
+            raise NotComparable(f"ids beyond the {size:,} of the checkpoint's vocabulary")
         with self._torch.inference_mode():
             logits = self._model(self._torch.tensor([token_ids])).logits[0, num_before - 1 : -1].numpy()
         ids = self._torch.arange(logits.shape[-1]).numpy()

@@ -5,12 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from gymq.errors import GymqError
-from gymq.ext.policy_check.distribution import NextToken
-
-
-class SourceError(GymqError):
-    """A source cannot be used; one sentence."""
+from gymq.ext.policy_check.distribution import NextToken, NotComparable
 
 
 class LogProbSource(Protocol):
@@ -28,14 +23,14 @@ class LogProbSource(Protocol):
         """Return the model's own distribution at each generated token.
 
         Raises:
-            SourceError: there is none.
+            NotComparable: there is none.
         """
 
     async def prompt_ids(self, chat: Mapping[str, Any]) -> list[int]:
         """Return the ids of the prompt for a chat with messages and tools.
 
         Raises:
-            SourceError: they cannot be computed.
+            NotComparable: they cannot be computed.
         """
 
 
@@ -46,7 +41,7 @@ class Unknown:
     defaults: Mapping[str, Any] = {}
 
     async def steps(self, prompt: Sequence[int], generated: Sequence[int]) -> list[NextToken]:
-        raise SourceError("give --reference CHECKPOINT")
+        raise NotComparable("give --reference CHECKPOINT")
 
     async def prompt_ids(self, chat: Mapping[str, Any]) -> list[int]:
-        raise SourceError("give --reference CHECKPOINT")
+        raise NotComparable("give --reference CHECKPOINT")

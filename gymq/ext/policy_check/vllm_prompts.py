@@ -6,8 +6,7 @@ import importlib
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
 
-from gymq.ext.policy_check.distribution import NextToken
-from gymq.ext.policy_check.source import SourceError
+from gymq.ext.policy_check.distribution import NextToken, NotComparable
 from gymq.failures import RolloutError
 from gymq.protocol.messages import PromptRead
 
@@ -35,7 +34,7 @@ class PromptLogProbs:
         steps = []
         for token, found in zip(generated, read.log_probs, strict=True):
             if str(token) not in found:
-                raise SourceError("the engine leaves tokens of a prompt out")
+                raise NotComparable("the engine leaves tokens of a prompt out")
             ids, values = np.array(list(map(int, found))), np.array(list(found.values()))
             steps.append(NextToken(ids, values, are_logits=False, is_whole=self._shown == WHOLE))
         return steps
@@ -47,7 +46,7 @@ class PromptLogProbs:
     async def _num_shown(self, prompt: Sequence[int]) -> int:
         try:
             read = await self._answer([*prompt[:2]], WHOLE, 1)
-        except SourceError:
+        except NotComparable:
             return 20  # unless `--max-logprobs` says otherwise
         return WHOLE if len(read.log_probs[0]) <= 4096 else 20
 
@@ -55,4 +54,4 @@ class PromptLogProbs:
         try:
             return await self._read(prompt, num_log_probs, first)
         except RolloutError as error:
-            raise SourceError(f"{error.message}: give --reference CHECKPOINT") from None
+            raise NotComparable(f"{error.message}: give --reference CHECKPOINT") from None

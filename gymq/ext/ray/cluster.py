@@ -5,11 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from gymq.errors import GymqError
-
-
-class NoCluster(GymqError):
-    """Ray is not installed, or no cluster was found; one sentence."""
+from gymq.errors import UsageError
 
 
 def join(address: str) -> Any:
@@ -21,15 +17,15 @@ def join(address: str) -> Any:
         address: address of the cluster, as `ray.init` takes it.
 
     Raises:
-        NoCluster: Ray is not installed, or no cluster is at this address.
+        UsageError: Ray is not installed, or no cluster is at this address.
     """
     try:
         ray: Any = importlib.import_module("ray")
     except ImportError:
-        raise NoCluster('Ray is not installed: pip install "gymq[ray]"') from None
+        raise UsageError('Ray is not installed: pip install "gymq[ray]"') from None
     try:
         if not ray.is_initialized():
             ray.init(address=address, log_to_driver=False, configure_logging=False)
     except Exception as error:  # Ray raises many kinds
-        raise NoCluster(f"there is no Ray cluster at {address!r}: {error}") from None
+        raise UsageError(f"there is no Ray cluster at {address!r}: {error}") from None
     return ray

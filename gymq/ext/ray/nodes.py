@@ -18,7 +18,7 @@ import msgspec
 from gymq.cluster.child import Child
 from gymq.cluster.worker_process import ProcessSpec
 from gymq.errors import UsageError
-from gymq.ext.ray.cluster import NoCluster, join
+from gymq.ext.ray.cluster import join
 
 PATIENCE_S = 10.0  # for the answer of an actor that lives
 
@@ -34,10 +34,7 @@ class RayNodes:
     """
 
     def __init__(self, address: str) -> None:
-        try:
-            self.ray = join(address)
-        except NoCluster as error:
-            raise UsageError(str(error)) from None
+        self.ray = join(address)
 
     def child(self, name: str, spec: ProcessSpec) -> RayChild:
         """Return a worker process somewhere in the cluster; it is not started yet."""

@@ -11,19 +11,10 @@ import sys
 from collections.abc import Awaitable, Mapping
 from typing import Any, Self
 
-from gymq.ext.ray.cluster import NoCluster, join
+from gymq.errors import UsageError
+from gymq.ext.ray.cluster import join
 from gymq.failures import ComponentFailed
-from gymq.sandbox.interface import (
-    MIB,
-    Limits,
-    Program,
-    ProgramResult,
-    ProgramSession,
-    Sandbox,
-    SandboxFailed,
-    SessionEnded,
-    clock_s,
-)
+from gymq.sandbox.interface import MIB, Limits, Program, ProgramResult, ProgramSession, Sandbox, SessionEnded, clock_s
 from gymq.sandbox.local import LocalSandbox
 from gymq.sandbox.options import SandboxOptions
 from gymq.sandbox.process import GRACE_S
@@ -48,8 +39,8 @@ class _Cluster:
         """Return the module `ray`, connected to the cluster. May be repeated."""
         try:
             self.ray = await asyncio.to_thread(join, self.address)
-        except NoCluster as error:
-            raise SandboxFailed(str(error)) from None
+        except UsageError as error:
+            raise ComponentFailed(str(error)) from None
         return self.ray
 
     async def answer(self, reference: Any, limit_s: float | None, too_late: str, lost: str) -> Any:
@@ -61,16 +52,16 @@ class _Cluster:
             lost: what Ray may lose, for the message.
 
         Raises:
-            SandboxFailed: there is no result within the limit, or Ray lost it.
+            ComponentFailed: there is no result within the limit, or Ray lost it.
             Exception: it failed on the node.
         """
         try:
             async with asyncio.timeout(limit_s):
                 outcome = await reference
         except TimeoutError:
-            raise SandboxFailed(too_late) from None
+            raise ComponentFailed(too_late) from None
         except self.ray.exceptions.RayError as error:
-            raise SandboxFailed(f"Ray lost {lost}: {type(error).__name__}") from None
+            raise ComponentFailed(f"Ray lost {lost}: {type(error).__name__}") from None
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
@@ -187,10 +178,10 @@ class _Host:
     def __init__(self, isolation: str | None, python: str) -> None:
         self._sandbox = LocalSandbox(None, isolation, python)
 
-    async def open(self, program: Program, limits: Limits) -> SandboxFailed | None:
+    async def open(self, program: Program, limits: Limits) -> ComponentFailed | None:
         try:
             self._session = await self._sandbox.open(program, limits)
-        except SandboxFailed as error:
+        except ComponentFailed as error:
             return error
         return None
 

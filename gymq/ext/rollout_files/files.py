@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 from gymq.data.jsonl import JsonlError, JsonlFile, LineSource
-from gymq.ext.rollout_files.rollout import ForeignError, ForeignRollout, read_at
+from gymq.ext.rollout_files.rollout import ForeignRollout, read_at
 from gymq.extensions import extensions
 from gymq.protocol.decoding import UNDECODABLE
 from gymq.protocol.messages import VerifiedRollout
@@ -97,10 +97,10 @@ class _Lines:
         try:
             value: Any = msgspec.json.decode(line)
         except UNDECODABLE as error:
-            raise ForeignError(f"{where}: not JSON: {error}") from None
+            raise JsonlError(f"{where}: not JSON: {error}") from None
         form = next((form for form in self._forms if isinstance(value, dict) and form.is_it(value)), None)
         if form is None or form.read is None:
-            raise ForeignError(f"{where}: neither {_named(self._forms)}, as the first line is")
+            raise JsonlError(f"{where}: neither {_named(self._forms)}, as the first line is")
         return form.read(value, where, index, repeats)
 
 
@@ -119,20 +119,20 @@ class _Documents:
                     yield from form.read_file(self.path)
                     return
             if self.path.stat().st_size > MAX_DOCUMENT_BYTES:
-                raise ForeignError(f"{self.name}: larger than {MAX_DOCUMENT_BYTES} bytes")
+                raise JsonlError(f"{self.name}: larger than {MAX_DOCUMENT_BYTES} bytes")
             value: Any = json.loads(self.path.read_bytes())  # of Python: Inspect writes NaN, which JSON has not
         except FileNotFoundError:
             raise JsonlError(f"{self.name}: file not found") from None
         except OSError as error:
             raise JsonlError(f"{self.name}: cannot be read: {error.strerror}") from None
         except (ValueError, RecursionError) as error:
-            if isinstance(error, ForeignError):
+            if isinstance(error, JsonlError):
                 raise
-            raise ForeignError(f"{self.name}: not JSON: {error}") from None
+            raise JsonlError(f"{self.name}: not JSON: {error}") from None
         documents = [form for form in known if form.is_document]
         found = next((form for form in documents if isinstance(value, dict) and form.is_it(value)), None)
         if found is None:
-            raise ForeignError(f"{self.name}: neither {_named(documents)}")
+            raise JsonlError(f"{self.name}: neither {_named(documents)}")
         if found.read_file is not None:
             yield from found.read_file(self.path)
         elif found.read is not None:

@@ -29,10 +29,11 @@ from gymq.data.rows import (
     RESULT_FIELDS,
     ROLLOUT_INDEX,
     TASK_INDEX,
+    RowError,
 )
 from gymq.data.run_configuration import encode_configuration
 from gymq.data.run_files import Manifest, RunFiles
-from gymq.errors import GymqError, UsageError
+from gymq.errors import UsageError
 from gymq.ext.rollout_files.files import rollout_lines
 from gymq.ext.rollout_files.names import name_of
 from gymq.protocol import subjects, token_forms
@@ -55,10 +56,6 @@ _RESPONSE, _REWARD = "response", "reward"
 _OF_RESULT = RESULT_FIELDS | {ATTEMPT_INDEX, POLICY_VERSION}
 
 At = tuple[int, int]  # task index, rollout index
-
-
-class _Unusable(GymqError, ValueError):
-    """A line that is not a rollout; the message says why, not where."""
 
 
 @dataclass
@@ -102,7 +99,7 @@ async def import_rollouts(bus: Bus, file: Path, taken: Collection[str] = ()) -> 
         for where, members, at in _located(sources, found):
             try:
                 outcome = _outcome(members, found.run, at, tasks[at[0]], rows.get(at))
-            except _Unusable as error:
+            except RowError as error:
                 found.note(f"{where}: {error}; it is skipped")
                 continue
             await room.acquire()
@@ -154,7 +151,7 @@ def _located(sources: list[Path], found: Imported) -> Iterator[tuple[str, dict[s
             try:
                 members = parse_object(text)
                 at = _indices(members)
-            except (JsonlError, _Unusable) as error:
+            except (JsonlError, RowError) as error:
                 found.note(f"{where}: {error}; it is skipped")
                 continue
             if at is None and FAILURE_CLASS in members:
@@ -172,7 +169,7 @@ def _indices(members: dict[str, msgspec.Raw]) -> At | None:
         return None
     given = _value(members, TASK_INDEX), _value(members, ROLLOUT_INDEX) or 0
     if not all(isinstance(index, int) and 0 <= index <= MAX_INDEX for index in given):
-        raise _Unusable(f"{TASK_INDEX} and {ROLLOUT_INDEX} must be integers of at least 0")
+        raise RowError(f"{TASK_INDEX} and {ROLLOUT_INDEX} must be integers of at least 0")
     return given
 
 
@@ -199,13 +196,13 @@ def _outcome(
         try:
             response = token_forms.with_whole_prompts(response)
         except ValueError as error:
-            raise _Unusable(f"{_RESPONSE}.{error}") from None
+            raise RowError(f"{_RESPONSE}.{error}") from None
     if FAILURE_CLASS in members and reward is None:
         return _failed(members, common, response)
     if not isinstance(reward, int | float) or isinstance(reward, bool):
-        raise _Unusable(f"the line has no number `{_REWARD}` and no `{FAILURE_CLASS}`, so it is not a rollout")
+        raise RowError(f"the line has no number `{_REWARD}` and no `{FAILURE_CLASS}`, so it is not a rollout")
     if not isinstance(response, dict):
-        raise _Unusable(f"the line has no object `{_RESPONSE}`, so it is not a rollout")
+        raise RowError(f"the line has no object `{_RESPONSE}`, so it is not a rollout")
     names = [] if fields is None else [name for name in members if name not in _OF_RESULT and name not in fields]
     names += JUDGE_FIELDS & members.keys()
     verdict = {name: _value(members, name) for name in names if name not in (TASK_INDEX, ROLLOUT_INDEX, AGENT_REF)}
@@ -216,18 +213,18 @@ def _check_output(response: dict[str, Any]) -> None:
     """Check that a response has the form on which all that show one rely.
 
     Raises:
-        _Unusable: it has another one; the message names the field.
+        RowError: it has another one; the message names the field.
     """
     output = response.get("output")
     if not _are_objects(output):
-        raise _Unusable(f"`{_RESPONSE}.output` must be a list of objects")
+        raise RowError(f"`{_RESPONSE}.output` must be a list of objects")
     for position, item in enumerate(output):
         for name in ("content", "summary"):
             if not (isinstance(item.get(name), str | None) or _are_objects(item[name])):
-                raise _Unusable(f"`{_RESPONSE}.output[{position}].{name}` must be a text or a list of objects")
+                raise RowError(f"`{_RESPONSE}.output[{position}].{name}` must be a text or a list of objects")
         for name in TOKEN_FIELDS:
             if not isinstance(item.get(name), list | None):
-                raise _Unusable(f"`{_RESPONSE}.output[{position}].{name}` must be a list")
+                raise RowError(f"`{_RESPONSE}.output[{position}].{name}` must be a list")
 
 
 def _are_objects(value: Any) -> TypeGuard[list[dict[str, Any]]]:
@@ -239,7 +236,7 @@ def _failed(members: dict[str, msgspec.Raw], common: dict[str, Any], response: A
         failure_class = FailureClass(_value(members, FAILURE_CLASS))
         stage = Stage(_value(members, FAILURE_STAGE))
     except ValueError as error:
-        raise _Unusable(str(error)) from None
+        raise RowError(str(error)) from None
     failure: dict[str, Any] = {
         "failure_class": failure_class,
         "stage": stage,
@@ -280,7 +277,7 @@ def _row_fields(materialised: Path) -> dict[At, frozenset[str]]:
         try:
             members = parse_object(text)
             at = _indices(members)
-        except (JsonlError, _Unusable):
+        except (JsonlError, RowError):
             continue
         names = frozenset(members)
         if at is not None:
@@ -294,7 +291,7 @@ def _value(members: dict[str, msgspec.Raw], name: str) -> Any:
     try:
         return msgspec.json.decode(members[name])
     except UNDECODABLE as error:
-        raise _Unusable(f"`{name}`: {error}") from None
+        raise RowError(f"`{name}`: {error}") from None
 
 
 def _free(name: str, taken: Collection[str]) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from gymq.data.jsonl import JsonlError
 from gymq.data.rows import (
     AGENT_REF,
     FAILURE_CLASS,
@@ -27,23 +28,19 @@ from gymq.protocol.messages import FailureClass, Stage
 from gymq.responses import Item, ResponsesError, response_without_model
 
 
-class ForeignError(GymqError, ValueError):
-    """A file of another program that cannot be read; one sentence that names the place."""
-
-
 @contextmanager
 def read_at(where: str) -> Iterator[None]:
     """Name the place of whatever is wrong with a rollout: other programs' files may hold anything at any depth.
 
     Raises:
-        ForeignError
+        JsonlError
     """
     try:
         yield
     except GymqError:
         raise
     except (ArithmeticError, AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
-        raise ForeignError(f"{where}: not a rollout of the form that it looks like: {error}") from None
+        raise JsonlError(f"{where}: not a rollout of the form that it looks like: {error}") from None
 
 
 @dataclass
@@ -126,7 +123,7 @@ def split_chat(messages: Sequence[Any], where: str) -> tuple[list[Item], list[It
     """Return the items before the first reply of a chat, and those from there on.
 
     Raises:
-        ForeignError: a message has no form as items.
+        JsonlError: a message has no form as items.
     """
     first = next(
         (index for index, one in enumerate(messages) if isinstance(one, Mapping) and one.get("role") == "assistant"),
@@ -135,4 +132,4 @@ def split_chat(messages: Sequence[Any], where: str) -> tuple[list[Item], list[It
     try:
         return chat_messages_to_items(messages[:first]), chat_messages_to_items(messages[first:])
     except ResponsesError as error:
-        raise ForeignError(f"{where}: {error}") from None
+        raise JsonlError(f"{where}: {error}") from None

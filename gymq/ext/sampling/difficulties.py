@@ -21,10 +21,11 @@ import msgspec
 from gymq.data.failure_status import StatusError
 from gymq.data.rows import AGENT_REF, ROW_NUMBER
 from gymq.data.trainer_results import check_verdict
+from gymq.errors import UsageError
 from gymq.ext.sampling.sequential import expected_variance, mean_reward_interval, pass_rate_interval
 from gymq.protocol.messages import Outcome, VerifiedRollout
 from gymq.stats.intervals import Interval
-from gymq.trainer.groups import Group, Row, TrainerError
+from gymq.trainer.groups import Group, Row
 from gymq.trainer.run import TrainingRun
 
 BOOKKEEPING = "_ng_"  # what fields begin with that say where a row is in a run
@@ -162,15 +163,15 @@ async def rollouts_until_known(
             task for good.
 
     Raises:
-        TrainerError, RowError, BusError: as `run_rollouts` does.
+        UsageError, RowError, BusError: as `run_rollouts` does.
     """
     for name in ("num_surplus", "straggler_s"):
         if options.get(name):
-            raise TrainerError(f"{name} cannot be used here: after a cut, all further rollouts of a task are cancelled")
+            raise UsageError(f"{name} cannot be used here: after a cut, all further rollouts of a task are cancelled")
     widest = math.inf if pass_threshold is None else 1.0
     if not (0.0 < narrower_than < widest and 1 <= at_once <= most):
         given = f"narrower_than={narrower_than:g}, at_once={at_once}, most={most}"
-        raise TrainerError(f"{given}: narrower_than must be between 0 and {widest:g}, at_once from 1 to most")
+        raise UsageError(f"{given}: narrower_than must be between 0 and {widest:g}, at_once from 1 to most")
 
     def is_known(rewards: Sequence[float]) -> bool:
         if pass_threshold is None:

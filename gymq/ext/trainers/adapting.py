@@ -11,10 +11,11 @@ from statistics import fmean
 from typing import Any
 
 from gymq.data.records import Record
+from gymq.errors import UsageError
 from gymq.protocol.sampling import NEUTRAL
 from gymq.protocol.subjects import MAX_INDEX
 from gymq.responses.errors import warn_once
-from gymq.trainer.groups import Group, TrainerError
+from gymq.trainer.groups import Group
 from gymq.trainer.run import TrainingRun
 
 log = logging.getLogger("gymq.trainer")
@@ -48,7 +49,7 @@ class Steps:
         """Announce the weights that a step begins with, unless the program announces or pushes weights itself.
 
         Raises:
-            PushError: no worker of the model answers with them.
+            UsageError: no worker of the model answers with them.
             BusError: the server does not answer.
         """
         if not self._is_asked:
@@ -71,10 +72,10 @@ def refuse_unknown(sampling: Iterable[str], place: str) -> None:
         place: where the trainer has them, for the message.
 
     Raises:
-        TrainerError: one of them is not among vLLM's; names it.
+        UsageError: one of them is not among vLLM's; names it.
     """
     if unknown := sorted(set(sampling) - _OF_REQUESTS):
-        raise TrainerError(f"{place}: {', '.join(unknown)} cannot be passed on to the engine; leave it out")
+        raise UsageError(f"{place}: {', '.join(unknown)} cannot be passed on to the engine; leave it out")
 
 
 def warn_if_dropped(group: Group, trainer: str) -> None:
@@ -96,7 +97,7 @@ def records_of(group: Group, groups: Sequence[Group]) -> list[list[Record]]:
         groups: of the batch.
 
     Raises:
-        TrainerError: the batch has no sample at all.
+        UsageError: the batch has no sample at all.
         NotTrainable: a sample has no tokens.
     """
     records = [sample.records() for sample in group.samples]
@@ -104,7 +105,7 @@ def records_of(group: Group, groups: Sequence[Group]) -> list[list[Record]]:
         return records
     samples = group.samples or [sample for other in groups for sample in other.samples]
     if not samples:
-        raise TrainerError(group.why_incomplete())
+        raise UsageError(group.why_incomplete())
     log.warning("%s; what is missing is masked", group.why_incomplete())
     mean = fmean(sample.reward for sample in samples)
     substitute = [replace(samples[0].record(), mask=True, reward=mean)]

@@ -13,9 +13,10 @@ from typing import Any
 
 from gymq.data.records import Record
 from gymq.data.rows import PARAMS, TASK_INDEX
+from gymq.errors import UsageError
 from gymq.ext.trainers.adapting import Steps, place_index, records_of, refuse_unknown, warn_if_dropped
 from gymq.trainer.examples import row_of_text
-from gymq.trainer.groups import Group, Row, TrainerError
+from gymq.trainer.groups import Group, Row
 from gymq.trainer.run import TrainingRun
 from gymq.trainer.sampling_params import with_sampling
 
@@ -52,13 +53,13 @@ class GymqGenerator:
         A trajectory that the verifier masks is not trained on, but counts in the baseline of its group.
 
         Raises:
-            TrainerError: a row cannot be used, or all trajectories failed.
+            UsageError: a row cannot be used, or all trajectories failed.
             RowError, BusError: as `TrainingRun.run_rollouts` does.
         """
         extras = input_batch.get("env_extras") or []
         ids = input_batch.get("trajectory_ids") or [None] * len(extras)
         if not extras or len(extras) != len(input_batch["prompts"]) or len(ids) != len(extras):
-            raise TrainerError("SkyRL's data set needs the column `row`, with the row of each prompt as JSON text")
+            raise UsageError("SkyRL's data set needs the column `row`, with the row of each prompt as JSON text")
         metadata = input_batch.get("batch_metadata")
         sampling = _known(input_batch.get("sampling_params") or {})
         asked = [

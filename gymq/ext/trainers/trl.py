@@ -18,6 +18,7 @@ import msgspec
 from gymq.config import load
 from gymq.data.rows import PARAMS, TASK_INDEX
 from gymq.data.short_rows import whole_row
+from gymq.errors import UsageError
 from gymq.ext.trainers.adapting import place_index, refuse_unknown, warn_if_dropped
 from gymq.ext.trainers.forms import to_trl
 from gymq.failures import JudgeFailed, RolloutError
@@ -26,7 +27,7 @@ from gymq.protocol.messages import FailureClass
 from gymq.runs.local_verifiers import Verifiers, verify_again
 from gymq.testing import reply
 from gymq.trainer.examples import called
-from gymq.trainer.groups import Group, Row, TrainerError
+from gymq.trainer.groups import Group, Row
 from gymq.trainer.sampling_params import with_sampling
 from gymq.trainer.sync import SyncTrainingRun
 
@@ -49,7 +50,7 @@ class TRLRollouts:
             options: of `TrainingRun.run_rollouts`, for all calls; `num_samples` is TRL's.
 
         Raises:
-            TrainerError: two rows have the same prompt.
+            UsageError: two rows have the same prompt.
         """
         self._run = run
         self._options = options
@@ -58,7 +59,7 @@ class TRLRollouts:
         for row in rows:
             whole = msgspec.json.decode(whole_row(msgspec.json.encode(row)))
             if (other := self._rows.setdefault(_key(whole[PARAMS]["input"]), whole)) is not whole:
-                raise TrainerError(f"{called('a row', other)} and {called('another', whole)}: two rows have the prompt")
+                raise UsageError(f"{called('a row', other)} and {called('another', whole)}: two rows have the prompt")
 
     def __call__(self, prompts: Sequence[Any], trainer: Any) -> dict[str, list[Any]]:
         """Return the fields that TRL needs, a value for each prompt. A failed sample is masked and has no reward.
@@ -66,7 +67,7 @@ class TRLRollouts:
         The settings of GRPOConfig win over the rows'; its `max_completion_length` limits each reply.
 
         Raises:
-            TrainerError: a prompt is unknown; a setting cannot be passed on; a sample failed, if that shall raise.
+            UsageError: a prompt is unknown; a setting cannot be passed on; a sample failed, if that shall raise.
             BusError: the run lost its server.
         """
         rows, sizes = self._groups(prompts, trainer)
@@ -89,7 +90,7 @@ class TRLRollouts:
         rows, sizes, sampling = [], [], _sampling(trainer.args)
         for key, same in groupby(map(_key, prompts)):
             if key not in self._rows:
-                raise TrainerError(f"no row has the prompt {key.decode()}")
+                raise UsageError(f"no row has the prompt {key.decode()}")
             row = self._rows[key]
             params = with_sampling(row[PARAMS], sampling, trainer.args.chat_template_kwargs)
             rows.append({**row, PARAMS: params, TASK_INDEX: place_index(*where, seen[key], key.decode())})
@@ -165,7 +166,7 @@ class VerifierReward:
         """Return the rewards; None where the verifier reached no verdict, which is logged.
 
         Raises:
-            TrainerError: the columns are not what the verifier reads.
+            UsageError: the columns are not what the verifier reads.
         """
         columns[PARAMS] = [{"input": prompt} for prompt in prompts]
         names = [name for name, values in columns.items() if isinstance(values, list)]
@@ -181,7 +182,7 @@ class VerifierReward:
             return (await verify_again(worker, "trainer", msgspec.json.encode(row), reply(text))).reward
         except RolloutError as error:
             if error.failure_class is FailureClass.INVALID_TASK:
-                raise TrainerError(f"{self._resources} cannot verify these columns: {error.message}") from None
+                raise UsageError(f"{self._resources} cannot verify these columns: {error.message}") from None
             log.warning("%s: no verdict: %s", self._resources, error.message)
             return None
 

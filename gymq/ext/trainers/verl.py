@@ -130,7 +130,7 @@ class GymqLegacyManager(AgentLoopManager):
         """Return verl's batch for one of prompts, a sample for each.
 
         Raises:
-            TrainerError, RowError, BusError: as `TrainingRun.run_rollouts` does, or no sample of the batch finished.
+            UsageError, RowError, BusError: as `TrainingRun.run_rollouts` does, or no sample of the batch finished.
         """
         output = self._thread.run(self._worker.generate_sequences(prompts))
         output.meta_info["timing"] = self._performance_metrics([output.meta_info.pop("metrics")], output)

@@ -10,9 +10,10 @@ from typing import Any
 import msgspec
 
 from gymq.data.rows import PARAMS, SOURCE, TASK_INDEX
+from gymq.errors import UsageError
 from gymq.ext.trainers.adapting import Steps, place_index
 from gymq.trainer.examples import row_of_text
-from gymq.trainer.groups import Group, Row, TrainerError
+from gymq.trainer.groups import Group, Row
 from gymq.trainer.run import TrainingRun
 from gymq.trainer.sampling_params import with_sampling
 
@@ -32,14 +33,14 @@ class VerlRollouts:
                 of `TrainingRun.run_rollouts`.
 
         Raises:
-            TrainerError: a setting is missing.
+            UsageError: a setting is missing.
         """
         self._config = config
         options = {"on_failed_group": "refill", **((config.custom or {}).get("gymq") or {})}
         nats, run = options.pop("nats", None) or os.environ.get("GYMQ_NATS"), options.pop("run", None)
         if not nats or not run:
             place = "actor_rollout_ref.rollout.custom.gymq"
-            raise TrainerError(f"{place}: needs `run`, and `nats` where GYMQ_NATS is not set")
+            raise UsageError(f"{place}: needs `run`, and `nats` where GYMQ_NATS is not set")
         self._cluster = {"url": str(nats), "run": str(run), "model": options.pop("model", "policy_model")}
         self._options: Row = options
         self._steps = Steps(options)
@@ -61,7 +62,7 @@ class VerlRollouts:
         """Return the group of a row, sampled as verl's configuration says.
 
         Raises:
-            TrainerError, RowError, BusError: as `TrainingRun.run_rollouts` does.
+            UsageError, RowError, BusError: as `TrainingRun.run_rollouts` does.
         """
         whole = row_of_text(row, f"a prompt of step {step}")
         text = msgspec.json.encode({name: value for name, value in whole.items() if name != SOURCE})

@@ -18,13 +18,13 @@ from typing import Any, NamedTuple, Self
 import msgspec
 
 from gymq.data.rows import TASK_INDEX
-from gymq.errors import GymqError
+from gymq.errors import GymqError, UsageError
 from gymq.ext.verifiers.episodes import CancelRequest, RunRequest, episode, failed_episode, row_of
 from gymq.ext.verifiers.traces import task_of
 from gymq.processes.background import RunningTasks
 from gymq.redaction import redact
 from gymq.trainer.batch import Batch
-from gymq.trainer.groups import Row, TrainerError
+from gymq.trainer.groups import Row
 from gymq.trainer.options import OnUntrainable
 from gymq.trainer.run import TrainingRun
 
@@ -56,13 +56,13 @@ class EnvServer:
             address: as ZeroMQ writes it, such as `tcp://127.0.0.1:5000`; port 0 is any free one.
 
         Raises:
-            TrainerError: pyzmq is not installed, or the address cannot be listened at.
+            UsageError: pyzmq is not installed, or the address cannot be listened at.
         """
         try:
             zmq: Any = importlib.import_module("zmq")
             importlib.import_module("zmq.asyncio")
         except ModuleNotFoundError:
-            raise TrainerError("pyzmq is not installed here: pip install 'gymq[prime-rl]'") from None
+            raise UsageError("pyzmq is not installed here: pip install 'gymq[prime-rl]'") from None
         self._training = training
         self._in_flight: dict[_Caller, Batch] = {}
         self._cancelled: set[_Caller] = set()
@@ -81,7 +81,7 @@ class EnvServer:
             self._socket.bind(address)
         except zmq.ZMQError as error:
             self._context.destroy(0)
-            raise TrainerError(f"cannot listen at {address}: {error}") from None
+            raise UsageError(f"cannot listen at {address}: {error}") from None
         self.address: str = self._socket.getsockopt_string(zmq.LAST_ENDPOINT)
 
     async def __aenter__(self) -> Self:
@@ -132,11 +132,11 @@ class EnvServer:
             request_id = msgspec.msgpack.decode(body, type=CancelRequest).request_id.encode()
             return {"success": True, "error": None, "cancelled": self._cancel(_Caller(caller.connection, request_id))}
         if method != b"run":
-            raise TrainerError(f"unknown method {method[:40]!r}; there are health, run and cancel")
+            raise UsageError(f"unknown method {method[:40]!r}; there are health, run and cancel")
         if caller in self._in_flight:
-            raise TrainerError("a request with this id is in flight")
+            raise UsageError("a request with this id is in flight")
         if len(self._in_flight) >= MOST_IN_FLIGHT:
-            raise TrainerError(f"{MOST_IN_FLIGHT} rollouts are in flight; repeat the request later")
+            raise UsageError(f"{MOST_IN_FLIGHT} rollouts are in flight; repeat the request later")
         request = msgspec.msgpack.decode(body, type=RunRequest)
         task = task_of(request.task_data)
         on_untrainable: OnUntrainable = "error" if request.client.type == "train" else "allow"
@@ -166,7 +166,7 @@ class EnvServer:
                 await self._send(caller, b"delta", delta)
                 traces = [{"id": delta["trace"], "nodes": len(delta["nodes"]), "calls": len(delta["calls"])}]
             elif caller in self._cancelled:
-                raise TrainerError("cancelled")
+                raise UsageError("cancelled")
             else:
                 head = failed_episode(task, group)
             answer = {"success": True, "error": None, "head": head, "traces": traces}

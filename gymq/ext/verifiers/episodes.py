@@ -40,7 +40,7 @@ def row_of(request: RunRequest) -> Row:
     """Return the row of a request, with its sampling parameters.
 
     Raises:
-        TrainerError: there is none.
+        UsageError: there is none.
     """
     row = row_of_text(request.task_data.get("row"), "task_data of the taskset gymq_rows")
     params = with_sampling(row[PARAMS], request.sampling)

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
+from gymq.data.jsonl import JsonlError
 from gymq.ext.rollout_files.files import Format
 from gymq.ext.rollout_files.rollout import (
-    ForeignError,
     ForeignRollout,
     index_or,
     number,
@@ -38,7 +38,7 @@ def read_verifiers(value: Mapping[str, Any], where: str, index: int, repeats: di
         repeats: how many rollouts of each example came before; counted here.
 
     Raises:
-        ForeignError: a message is not what it should be.
+        JsonlError: a message is not what it should be.
     """
     task = index_or(value.get("example_id", value.get("id")), index)
     usage = as_object(value.get("token_usage"))
@@ -99,7 +99,7 @@ def _chat(messages: object, role: str, where: str) -> list[Any]:
     if isinstance(messages, str):
         return [{"role": role, "content": messages}]
     if not isinstance(messages, list):
-        raise ForeignError(f"{where}: prompt and completion must be messages or text")
+        raise JsonlError(f"{where}: prompt and completion must be messages or text")
     return [_with_calls(message) for message in messages]
 
 

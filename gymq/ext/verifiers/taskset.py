@@ -24,14 +24,13 @@ from gymq.data.datasets import Dataset
 from gymq.data.jsonl import numbered_lines
 from gymq.data.rows import PARAMS, RowError
 from gymq.data.short_rows import whole_row
-from gymq.errors import GymqError
+from gymq.errors import GymqError, UsageError
 from gymq.execution.loading import registry
 from gymq.ext.verifiers.endpoint import ask, asking
 from gymq.failures import RolloutError
 from gymq.protocol.messages import Stage
 from gymq.protocol.tokens import to_json
 from gymq.testing.agent_harness import AgentHarness
-from gymq.trainer.groups import TrainerError
 
 OURS = "gymq"  # in `info` of a trace: the verdict
 PLAYED_BY = ("environment", "options", "agent", "agent_options")  # of a task, as the taskset sets them
@@ -86,12 +85,12 @@ class EnvironmentTaskset(vf.Taskset[EnvironmentTask, EnvironmentTasksetConfig]):
 
         Raises:
             RowError: a line is not a row; the message names it.
-            TrainerError: an option is missing.
+            UsageError: an option is missing.
         """
         config = self.config
         for name in ("rows", "environment"):
             if getattr(config, name) in ("", Path()):
-                raise TrainerError(f"the taskset needs `{name}`: --env.taskset.{name}")
+                raise UsageError(f"the taskset needs `{name}`: --env.taskset.{name}")
         played_by = {name: getattr(config, name) for name in PLAYED_BY}
         for _, where, line in numbered_lines(Dataset(config.rows)):
             row, prompt = _row(line, where)

@@ -13,11 +13,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
 
+from gymq.data.jsonl import JsonlError
 from gymq.data.records import Record
 from gymq.data.rows import AGENT_REF, PARAMS, ROLLOUT_INDEX, TASK_INDEX
 from gymq.data.trainer_results import result_fields
 from gymq.ext.rollout_files.files import Format
-from gymq.ext.rollout_files.rollout import ForeignError, ForeignRollout, index_or, number, split_chat
+from gymq.ext.rollout_files.rollout import ForeignRollout, index_or, number, split_chat
 from gymq.ext.verifiers.messages import chat_message, is_models, message, turns
 from gymq.protocol.messages import VerifiedRollout
 from gymq.protocol.tokens import GENERATION_FIELD
@@ -202,12 +203,12 @@ def read_episode(value: Mapping[str, Any], where: str, index: int, repeats: dict
         repeats: how many rollouts of each task came before; counted here.
 
     Raises:
-        ForeignError: a trace is not what it should be.
+        JsonlError: a trace is not what it should be.
     """
     for position, trace in enumerate(value["traces"]):
         place = f"{where}: traces[{position}]"
         if not isinstance(trace, dict) or not isinstance(trace.get("nodes"), list):
-            raise ForeignError(f"{place}: the trace has no list `nodes`")
+            raise JsonlError(f"{place}: the trace has no list `nodes`")
         yield _rollout(value, trace, place, index, repeats)
 
 
@@ -267,11 +268,11 @@ def _conversation(nodes: Sequence[Any], where: str) -> list[Mapping[str, Any]]:
     while at is not None:
         node = nodes[at]
         if not isinstance(node, dict) or not isinstance(node.get("message"), dict):
-            raise ForeignError(f"{where}: nodes[{at}] has no `message`")
+            raise JsonlError(f"{where}: nodes[{at}] has no `message`")
         path.append(node)
         parent = node.get("parent")
         if parent is not None and not (isinstance(parent, int) and 0 <= parent < at):
-            raise ForeignError(f"{where}: nodes[{at}]: parent {parent!r} is not the number of a node before it")
+            raise JsonlError(f"{where}: nodes[{at}]: parent {parent!r} is not the number of a node before it")
         at = parent
     return path[::-1]
 

@@ -12,10 +12,12 @@ from gymq.bus.queue.client import QueueClient
 from gymq.bus.queue.dead_letters import DeadLetterEntry, DeadLetters
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.bus.queue.steering import Retuning, steer
+from gymq.data.failure_status import StatusError
 from gymq.data.jsonl import JsonlError
 from gymq.data.run_files import failure_row, output_row
-from gymq.execution.requeue import NotRequeued, Requeuer, RequeueResult
-from gymq.ext.http.errors import HttpError, not_found, run_not_found
+from gymq.errors import UsageError
+from gymq.execution.requeue import Requeuer, RequeueResult
+from gymq.ext.http.errors import not_found, run_not_found
 from gymq.ext.viewer.run_views import MOST_SEARCHED
 from gymq.protocol.messages import Outcome, Run, Steering, VerifiedRollout
 from gymq.protocol.subjects import RolloutId
@@ -51,7 +53,7 @@ class RunActions:
         """Cancel a run, and return how many of its rollouts were queued or in flight.
 
         Raises:
-            HttpError: 404; there is no such run.
+            StatusError: 404; there is no such run.
             BusError, BadToken
         """
         if not await self._runs.exists(run):
@@ -62,7 +64,7 @@ class RunActions:
         """Pause a run, or resume it.
 
         Raises:
-            HttpError: 404; there is no such run.
+            StatusError: 404; there is no such run.
             BusError, BadToken
         """
         return await self._steer(run, paused=paused)
@@ -71,7 +73,7 @@ class RunActions:
         """Change a run's share of the workers, its priority or its limit; what is not given stays.
 
         Raises:
-            HttpError: 404; there is no such run.
+            StatusError: 404; there is no such run.
             BusError, BadToken
         """
         return await self._steer(run, **changes.given())
@@ -104,7 +106,7 @@ class RunActions:
         for entry in letters:
             try:
                 counts[await requeuer.requeue(entry)] += 1
-            except NotRequeued as problem:
+            except UsageError as problem:
                 reasons[str(problem)] = reasons.get(str(problem), 0) + 1
         return Requeued(
             counts[RequeueResult.AGAIN], counts[RequeueResult.REWARDED], sum(reasons.values()), list(reasons)
@@ -114,7 +116,7 @@ class RunActions:
         """Store a note and tags with the record of a run.
 
         Raises:
-            HttpError: 404; there is no such run.
+            StatusError: 404; there is no such run.
             BusError, BadToken
         """
         tags = list(dict.fromkeys(description.tags))
@@ -130,7 +132,7 @@ class RunActions:
         """Yield the rollouts of a run as the lines of the files that a collection writes, failures included.
 
         Raises:
-            HttpError: 404; it has no rollouts.
+            StatusError: 404; it has no rollouts.
             BusError, BadToken
         """
         number = 0
@@ -150,6 +152,6 @@ def _line(outcome: Outcome) -> bytes:
         return failure_row(msgspec.structs.replace(outcome, row=b"{}"), 0)
 
 
-def refused_change() -> HttpError:
+def refused_change() -> StatusError:
     """Return the error for a change where the viewer only shows."""
-    return HttpError(403, "read_only", "this viewer only shows: it serves a file, or listens for other machines")
+    return StatusError(403, "read_only", "this viewer only shows: it serves a file, or listens for other machines")

@@ -9,7 +9,6 @@ import html
 import re
 from xml.etree.ElementTree import Element
 
-from gymq.errors import GymqError
 from gymq.ext.viewer.tree import Node, element
 
 MAX_CHARS = 4000
@@ -29,10 +28,6 @@ _ENTITY = re.compile(r"&#x[0-9A-Fa-f]{1,6};")
 # Environments that the library does not know, as those that look alike.
 _ALIKE = {"aligned": "align*", "split": "align*", "gathered": "gather*", "dcases": "cases", "smallmatrix": "matrix"}
 _ENVIRONMENT = re.compile(r"(\\(?:begin|end)\{)(" + "|".join(_ALIKE) + r")(\})")
-
-
-class NoFormula(GymqError, ValueError):
-    """A text that cannot be shown as a formula."""
 
 
 def formula(latex: str, *, is_block: bool) -> list[Node]:
@@ -58,7 +53,7 @@ def _source(latex: str) -> list[Node]:
 def _kept(found: Element, levels: int) -> list[Node]:
     """Return an element with the harmless part of what it has."""
     if not levels:
-        raise NoFormula("the formula is nested too deeply")
+        raise ValueError("the formula is nested too deeply")
     attributes = {
         name: value for name, value in found.attrib.items() if name in _KNOWN_ATTRIBUTES and _VALUE.fullmatch(value)
     }

@@ -10,8 +10,9 @@ from aiohttp import web
 
 from gymq.bus import BusError
 from gymq.bus.queue.outcome_store import OutcomeStore
+from gymq.data.failure_status import StatusError
 from gymq.ext.http.context import ReadContext
-from gymq.ext.http.errors import HttpError, not_found
+from gymq.ext.http.errors import not_found
 from gymq.ext.viewer.in_flight import RolloutProgress, tasks_in_flight
 from gymq.ext.viewer.rollout_view import attempt_of, done_items, stored_view, unfinished_view
 from gymq.ext.viewer.run_views import RunViews
@@ -39,10 +40,10 @@ class Listeners:
             events: names and bodies; None now and then, when there is nothing to report.
 
         Raises:
-            HttpError: 503; there are too many connections already.
+            StatusError: 503; there are too many connections already.
         """
         if self._number >= MOST_LISTENERS:
-            raise HttpError(503, "saturated", f"{MOST_LISTENERS} pages are already connected")
+            raise StatusError(503, "saturated", f"{MOST_LISTENERS} pages are already connected")
         stream = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
         loop = asyncio.get_running_loop()
         bus = self._context.bus
@@ -72,7 +73,7 @@ async def run_events(views: RunViews, run: str) -> AsyncIterator[Event | None]:
     """Yield the numbers of a run whenever they have changed; None if they have not.
 
     Raises:
-        HttpError: 404; there is no such run.
+        StatusError: 404; there is no such run.
         BusError: the first read failed; later failures yield None.
     """
     view = await views.view(run)
@@ -94,7 +95,7 @@ async def rollout_events(
     """Yield a rollout as it grows: its task, then the actions of its agent, and finally the stored rollout.
 
     Raises:
-        HttpError: 404, before the first event; its run has ended without it.
+        StatusError: 404, before the first event; its run has ended without it.
         BusError: the first read failed; later failures yield None.
     """
     progress = RolloutProgress(run, task_index, rollout_index)
@@ -145,12 +146,12 @@ async def _check_unfinished(views: RunViews, run: str, task_index: int, rollout_
     """Check that a rollout that is nowhere yet may still come.
 
     Raises:
-        HttpError: 404; its run has ended.
+        StatusError: 404; its run has ended.
         BusError
     """
     try:
         is_done = (await views.view(run)).is_done
-    except HttpError:  # no record of the run is stored yet: its tasks may come first
+    except StatusError:  # no record of the run is stored yet: its tasks may come first
         return
     if is_done:
         raise not_found(f"run {run} has no task {task_index} rollout {rollout_index}: it has ended without it")

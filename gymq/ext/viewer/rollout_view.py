@@ -140,7 +140,7 @@ def tokens_of_item(outcome: Outcome, position: int) -> View:
     """Return the generated tokens of one item, with their log probs; at most `MOST_TOKENS`.
 
     Raises:
-        HttpError: 404; the item has no tokens.
+        StatusError: 404; the item has no tokens.
     """
     items = [] if isinstance(outcome, Failure) else objects(outcome.response.get("output"))
     item = items[position] if 0 <= position < len(items) else {}

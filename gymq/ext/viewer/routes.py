@@ -13,8 +13,9 @@ from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.bus.queue.steering import Retuning
 from gymq.bus.streams import TASKS
 from gymq.cluster.logs import newest_lines
+from gymq.data.failure_status import StatusError
 from gymq.ext.http.context import NEXT_BUS_S, ReadContext
-from gymq.ext.http.errors import HttpError, invalid, not_found, run_not_found
+from gymq.ext.http.errors import invalid, not_found, run_not_found
 from gymq.ext.http.requests import JSON, Handler, read_body
 from gymq.ext.viewer.actions import Description, RunActions, refused_change
 from gymq.ext.viewer.in_flight import tasks_in_flight
@@ -297,7 +298,7 @@ class WebRoutes:
                     if not is_away and not isinstance(error, NoAnswer):  # a server that ends is noticed after that
                         raise
                     if request.method != "GET" or now() > give_up:
-                        raise HttpError(503, "no_server", context.notice() or str(error)) from None
+                        raise StatusError(503, "no_server", context.notice() or str(error)) from None
                 await asyncio.sleep(0.2)
 
         return self._admitted(handle)
@@ -313,7 +314,7 @@ class WebRoutes:
             if not self._context.may_change:
                 raise refused_change()
             if request.content_type != JSON:
-                raise HttpError(415, "not_json", f"the request needs the header `Content-Type: {JSON}`")
+                raise StatusError(415, "not_json", f"the request needs the header `Content-Type: {JSON}`")
             return await handler(request)
 
         return self._reading(handle)

@@ -71,7 +71,7 @@ class RunViews:
         """Return a run's state, at most a second old.
 
         Raises:
-            HttpError: 404; there is no such run.
+            StatusError: 404; there is no such run.
             BusError, BadToken
         """
         kept = self._kept.setdefault(run, _Kept())

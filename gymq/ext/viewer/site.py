@@ -64,7 +64,7 @@ class Site:
         """Return the response with one file.
 
         Raises:
-            HttpError: 404; there is no such file.
+            StatusError: 404; there is no such file.
         """
         body = self._page if name == PAGE else self._files.get(name)
         if body is None:

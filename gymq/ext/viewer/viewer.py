@@ -11,10 +11,11 @@ from aiohttp import web
 from gymq.bus import Bus
 from gymq.cluster.server.address import is_loopback, reachable
 from gymq.defaults import VIEWER_PORT
+from gymq.errors import PortTaken
 from gymq.ext.http.context import ReadContext
 from gymq.ext.http.origin import OriginCheck
 from gymq.ext.http.requests import alive
-from gymq.ext.http.server import HttpServer, PortTaken
+from gymq.ext.http.server import HttpServer
 from gymq.ext.viewer.routes import WebRoutes
 
 

@@ -14,8 +14,9 @@ from gymq.data.datasets import HUB, Dataset, hub
 from gymq.data.jsonl import JsonlError, JsonlFile, atomic_write, parse_object
 from gymq.errors import UsageError
 from gymq.extensions import extensions
+from gymq.failures import ComponentFailed
 from gymq.processes.passed_environment import passed
-from gymq.sandbox import GIB, Limits, LocalSandbox, Program, ProgramResult, SandboxFailed, run_command
+from gymq.sandbox import GIB, Limits, LocalSandbox, Program, ProgramResult, run_command
 
 _LIMITS = Limits(
     time_s=1800.0,
@@ -59,7 +60,7 @@ async def prepare(block: DatasetBlock, *, with_network: bool = False, again: boo
             made = Path(folder) / "rows.jsonl"
             await (_run_here if with_network else _run_in_sandbox)(block, script.absolute(), made)
             return _write(block, target, JsonlFile(made))
-    except (OSError, SandboxFailed) as error:
+    except (OSError, ComponentFailed) as error:
         raise UsageError(f"data set {block.name}: {error}") from None
 
 

@@ -16,9 +16,9 @@ from gymq.bus.discovery import ServiceListing
 from gymq.bus.jetstream import Code, JetStreamError
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.serving import Server
-from gymq.bus.weights import Pushed, PushError, push, pushing
+from gymq.bus.weights import Pushed, push, pushing
+from gymq.errors import UsageError
 from gymq.execution.model_runner import ModelRunner
-from gymq.execution.weights_follower import WeightsFailed
 from gymq.model import ModelRequest, WeightsUpdate
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
@@ -310,7 +310,7 @@ async def test_a_replica_that_cannot_load_what_others_can_continues_with_the_old
     pushed = await push(bus, run, "v1", weights=safetensors(b"one"))
     assert (pushed.confirmed, list(pushed.missing), pushed.taken_back) == (["a"], ["picky"], False)
     assert await answer_of(bus, run, "picky") == ("as started", [])
-    with pytest.raises(WeightsFailed, match="cannot load the weights 'v1'"):
+    with pytest.raises(UsageError, match="cannot load the weights 'v1'"):
         await replicas.start("again", Echo(run, is_picky=True))
 
 
@@ -395,7 +395,7 @@ async def test_of_two_pushes_at_the_same_time_one_is_refused(
         return_exceptions=True,
     )
     (winner,) = [one for one in ended if isinstance(one, Pushed)]
-    (loser,) = [one for one in ended if isinstance(one, PushError)]
+    (loser,) = [one for one in ended if isinstance(one, UsageError)]
     assert "was stored first" in str(loser)
     assert (await answer_of(bus, run, "a"))[1] == [winner.policy_version]
 
@@ -433,13 +433,13 @@ async def test_an_answer_during_which_the_weights_changed_names_both_versions(
 
 async def test_a_path_that_is_no_text_is_refused(bus: Bus, replicas: Replicas, run: str) -> None:
     await replicas.start("a")
-    with pytest.raises(PushError, match="cannot be announced"):
+    with pytest.raises(UsageError, match="cannot be announced"):
         await push(bus, run, "v1", path="/tmp/\udcff")
 
 
 async def test_a_model_that_loads_no_weights_is_not_pushed_to(bus: Bus, replicas: Replicas, run: str) -> None:
     await replicas.start("a", Fixed(name=run))
-    with pytest.raises(PushError, match="loads no weights"):
+    with pytest.raises(UsageError, match="loads no weights"):
         await push(bus, run, "v1", weights=safetensors(b"one"))
     assert await pushing.newest(bus, run) is None
 
@@ -449,7 +449,7 @@ async def test_a_model_that_is_not_there_is_not_pushed_to(bus: Bus, monkeypatch:
         return False
 
     monkeypatch.setattr("gymq.bus.weights.pushing.is_running", no_answer)
-    with pytest.raises(PushError, match=f"no model named '{run}' is running"):
+    with pytest.raises(UsageError, match=f"no model named '{run}' is running"):
         await push(bus, run, "v1", weights=safetensors(b"one"))
 
 
@@ -469,7 +469,7 @@ async def test_what_is_no_safetensors_file_is_refused_before_it_is_stored(
     file = tmp_path / "w.safetensors"
     file.write_bytes(body)
     for given in (body, file):
-        with pytest.raises(PushError, match="not a safetensors file"):
+        with pytest.raises(UsageError, match="not a safetensors file"):
             await push(bus, run, "v1", weights=given)
     assert await pushing.newest(bus, run) is None
 
@@ -489,5 +489,5 @@ async def test_what_is_no_safetensors_file_is_refused_before_it_is_stored(
 async def test_a_push_that_makes_no_sense_is_refused(
     bus: Bus, model: str, version: str, given: dict[str, Any], text: str
 ) -> None:
-    with pytest.raises(PushError, match=text):
+    with pytest.raises(UsageError, match=text):
         await push(bus, model, version, **given)

@@ -8,7 +8,7 @@ from gymq.workers.resources.swerl_gen.grading import AS_MEANT, PUBLISHED, Resolu
 from gymq.workers.resources.swerl_gen.reproduction import new_file_patch
 from gymq.workers.resources.swerl_gen.worker import SwerlGen
 
-from gymq.sandbox import SandboxFailed
+from gymq.failures import ComponentFailed
 
 from ..scripted import ScriptedComponents
 
@@ -17,9 +17,9 @@ def install(author: SwerlGen, components: ScriptedComponents) -> None:
     def answer(mode: str, image: str, **others: Any) -> dict[str, Any]:
         timeout = author.options.sandbox_timeout
         call = {"mode": mode, "image": image, "timeout": timeout, **others}
-        reply = components.next("sandbox", call, SandboxFailed)
+        reply = components.next("sandbox", call, ComponentFailed)
         if "raise" in reply:
-            raise SandboxFailed(reply["raise"])
+            raise ComponentFailed(reply["raise"])
         if reply.get("timed_out"):
             raise TimeoutError
         return reply

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from gymq.ext.containers.docker import DockerSandbox, _docker
-from gymq.sandbox import MIB, Limits, Program, ProgramResult, PythonSession, SandboxFailed
+from gymq.failures import ComponentFailed
+from gymq.sandbox import MIB, Limits, Program, ProgramResult, PythonSession
 
 IMAGE = "python:3.13-slim"
 
@@ -19,7 +20,7 @@ async def sandbox() -> AsyncIterator[DockerSandbox]:
     sandbox = DockerSandbox(IMAGE)
     try:
         await sandbox.start()
-    except SandboxFailed as error:
+    except ComponentFailed as error:
         pytest.skip(error.message)
     yield sandbox
     await sandbox.stop()
@@ -82,7 +83,7 @@ async def test_a_session_keeps_its_names_and_is_replaced_when_it_hangs(sandbox):
 
 
 async def test_an_image_that_is_not_there_is_a_failure(sandbox):
-    with pytest.raises(SandboxFailed, match="no-such-image"):
+    with pytest.raises(ComponentFailed, match="no-such-image"):
         await sandbox.run(Program(("true",), image="no-such-image:1"), Limits(time_s=5.0))
 
 
@@ -93,7 +94,7 @@ async def test_an_image_of_a_program_may_be_changed_by_it(sandbox):
 
 async def test_an_engine_that_is_not_there_is_told(monkeypatch):
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere.sock")
-    with pytest.raises(SandboxFailed):
+    with pytest.raises(ComponentFailed):
         await DockerSandbox(IMAGE).start()
 
 

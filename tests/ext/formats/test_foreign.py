@@ -16,7 +16,6 @@ from gymq.data.jsonl import JsonlError, JsonlFile, parse_object
 from gymq.ext.formats.inspect_log import value_of
 from gymq.ext.formats.trajectories import TrajectoryFile
 from gymq.ext.rollout_files.files import formats, rollout_lines
-from gymq.ext.rollout_files.rollout import ForeignError
 from gymq.protocol.messages import Failure, FailureClass, Stage, VerifiedRollout
 from gymq.protocol.tokens import TOKEN_FIELDS
 from tests.cli.conftest import Command
@@ -218,7 +217,7 @@ def test_a_trajectory_of_another_program_is_read(tmp_path: Path) -> None:
 )
 def test_a_document_that_cannot_be_read_is_named_with_the_place(tmp_path: Path, text: str, problem: str) -> None:
     (tmp_path / "x.json").write_text(text)
-    with pytest.raises(ForeignError, match=rf"x\.json: {problem}"):
+    with pytest.raises(JsonlError, match=rf"x\.json: {problem}"):
         read(tmp_path / "x.json")
 
 
@@ -316,7 +315,7 @@ def test_a_trace_of_verifiers_that_failed_or_was_played_by_several_is_read(tmp_p
 def test_a_trace_of_verifiers_that_cannot_be_read_is_named(tmp_path: Path, nodes: Any, problem: str) -> None:
     path = tmp_path / "traces.jsonl"
     path.write_text(json.dumps({"env": {}, "task": {}, "traces": [{"nodes": nodes}]}) + "\n")
-    with pytest.raises(ForeignError, match=re.escape(problem)):
+    with pytest.raises(JsonlError, match=re.escape(problem)):
         read(path)
 
 
@@ -422,7 +421,7 @@ def test_the_value_of_a_score_is_a_number_by_the_rule_of_inspect(value: Any, exp
 
 def test_an_archive_that_is_no_log_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.eval").write_bytes(b"PK not really")
-    with pytest.raises(ForeignError, match=r"x\.eval: not a log of Inspect"):
+    with pytest.raises(JsonlError, match=r"x\.eval: not a log of Inspect"):
         read(tmp_path / "x.eval")
 
 
@@ -432,7 +431,7 @@ def test_a_damaged_log_of_inspect_is_one_sentence(tmp_path: Path, is_zstandard: 
     archive_of(path, {"header.json": 50 * b'{"eval": {"task": "sums"}}'}, is_zstandard)
     content = path.read_bytes()
     path.write_bytes(content[:60] + bytes(byte ^ 0xFF for byte in content[60:64]) + content[64:])
-    with pytest.raises(ForeignError, match=r"x\.eval: (not a log of Inspect|header\.json cannot be read): "):
+    with pytest.raises(JsonlError, match=r"x\.eval: (not a log of Inspect|header\.json cannot be read): "):
         read(path)
 
 
@@ -443,7 +442,7 @@ def test_a_log_of_inspect_may_not_unpack_to_more_than_a_sample(
     monkeypatch.setattr("gymq.ext.formats.inspect_log.MAX_SAMPLE_BYTES", 1000)
     path = tmp_path / "x.eval"
     archive_of(path, {"header.json": 1001 * b" "}, is_zstandard)
-    with pytest.raises(ForeignError, match=r"x\.eval: header\.json is larger than 1000 bytes"):
+    with pytest.raises(JsonlError, match=r"x\.eval: header\.json is larger than 1000 bytes"):
         read(path)
 
 
@@ -451,7 +450,7 @@ def test_a_method_that_unpacks_without_a_bound_is_refused(tmp_path: Path) -> Non
     path = tmp_path / "x.eval"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_BZIP2) as archive:
         archive.writestr("header.json", "{}")
-    with pytest.raises(ForeignError, match=r"compressed by method 12; expected deflate or Zstandard"):
+    with pytest.raises(JsonlError, match=r"compressed by method 12; expected deflate or Zstandard"):
         read(path)
 
 
@@ -478,7 +477,7 @@ def test_a_value_that_is_not_what_it_should_be_is_no_fault_of_the_reader(form: A
         path.write_text(json.dumps(odd) if form == "inspect" else f"{first}{json.dumps(odd)}\n")
         try:
             list(rollout_lines(path))
-        except ForeignError as error:
+        except JsonlError as error:
             problems.append(str(error))
     assert problems
     assert all(problem.startswith((f"{path}: ", f"{path}:2: ")) for problem in problems)

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from gymq.ext.functions import program_in, run_tests
-from gymq.failures import InvalidTask
-from gymq.sandbox import Limits, LocalSandbox, Program, ProgramResult, Sandbox, SandboxFailed
+from gymq.failures import ComponentFailed, InvalidTask
+from gymq.sandbox import Limits, LocalSandbox, Program, ProgramResult, Sandbox
 
 ADD = "def add(a, b):\n    return a + b\n"
 TESTS = "assert add(2, 3) == 5\nassert add('a', 'b') == 'ab'\n"
@@ -178,7 +178,7 @@ class Broken(LocalSandbox):
 
 
 async def test_a_sandbox_that_does_not_run_the_tests_is_an_error():
-    with pytest.raises(SandboxFailed, match="python: not found"):
+    with pytest.raises(ComponentFailed, match="python: not found"):
         await run_tests(Broken(), ADD, TESTS)
 
 

@@ -12,9 +12,8 @@ import pydantic
 import pytest
 
 from gymq.config import Config
-from gymq.errors import UsageError
+from gymq.errors import PortTaken, UsageError
 from gymq.ext.http.requests import connections_log
-from gymq.ext.http.server import PortTaken
 from gymq.ext.nemo_gym.directory import InstanceAddress
 from gymq.ext.nemo_gym.interface import check
 from gymq.ext.nemo_gym.settings import BridgeSettings, settings_of

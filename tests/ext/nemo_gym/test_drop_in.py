@@ -14,7 +14,7 @@ import pytest
 from omegaconf import OmegaConf
 
 import gymq.ext.nemo_gym
-from gymq.ext.nemo_gym.child_cluster import ChildCluster, ChildClusterFailed
+from gymq.ext.nemo_gym.child_cluster import ChildCluster
 from gymq.ext.nemo_gym.directory import InstanceAddress
 from tests.support.ports import free_port
 from tests.support.world import Client, World
@@ -83,7 +83,7 @@ def test_a_trainer_is_told_what_has_died(drop_in: None) -> None:
         process = helper._cluster._process
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
-        with pytest.raises(ChildClusterFailed, match="gymq up"):
+        with pytest.raises(RuntimeError, match="gymq up"):
             helper.poll()
     finally:
         helper.shutdown()
@@ -93,7 +93,7 @@ def test_a_configuration_that_does_not_do_is_told(drop_in: None) -> None:
     from nemo_gym.cli import GlobalConfigDictParserConfig, RunHelper
 
     wrong = OmegaConf.create({"config_paths": ["no/such/file.yaml"]})
-    with pytest.raises(ChildClusterFailed, match=r"no/such/file\.yaml"):
+    with pytest.raises(RuntimeError, match=r"no/such/file\.yaml"):
         RunHelper().start(GlobalConfigDictParserConfig(initial_global_config_dict=wrong))
 
 
@@ -112,7 +112,7 @@ async def test_an_instance_that_nobody_serves_is_named(client: Client, world: Wo
         await asyncio.to_thread(cluster.check)
         directory = world.bridge._context.directory
         directory._by_name["gone"] = InstanceAddress("gone", "resources", "x", "127.0.0.1", 1, {})
-        with pytest.raises(ChildClusterFailed, match="resources_servers gone"):
+        with pytest.raises(RuntimeError, match="resources_servers gone"):
             await asyncio.to_thread(cluster.check)
     finally:
         await asyncio.to_thread(cluster.stop)

@@ -10,7 +10,7 @@ import yaml
 
 from gymq.cli.shared.configuration import check_instances, read_config
 from gymq.cli.shared.parameters import WorkerSources
-from gymq.config import Config, ConfigError, UnknownInstances
+from gymq.config import Config, ConfigError
 from gymq.errors import GymqError
 from gymq.execution.loading.registry import WorkerNotFound
 from gymq.protocol.instances import KIND_OF
@@ -102,14 +102,14 @@ def completed(file: str, extra: Path, **more: str) -> Config:
             )
             check_instances(found)
             return found
-        except UnknownInstances as error:
-            missing = [name for name in error.names if name not in given]
-            if not missing or error.names == {"some_resources"}:
-                raise
-            for name in error.names:
-                (extra / f"{name}.yaml").write_text(POLICY.replace("policy_model:", f"{name}:"))
-                files.append(extra / f"{name}.yaml")
         except ConfigError as error:
+            if error.unknown:
+                if error.unknown == {"some_resources"} or not set(error.unknown) - given.keys():
+                    raise
+                for name in error.unknown:
+                    (extra / f"{name}.yaml").write_text(POLICY.replace("policy_model:", f"{name}:"))
+                    files.append(extra / f"{name}.yaml")
+                continue
             unset = re.search(r" unset \(\?\?\?\): (.*?); give", str(error))
             unknown = re.findall(r"there is no ([\w.]+)", str(error))
             names = [one.partition(" ")[0] for one in unset[1].split(", ")] if unset else unknown

@@ -10,7 +10,8 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from gymq.ext.ray.sandbox import RaySandbox
-from gymq.sandbox import Limits, Program, PythonSession, SandboxFailed
+from gymq.failures import ComponentFailed
+from gymq.sandbox import Limits, Program, PythonSession
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +52,7 @@ async def test_its_limits_hold_there(sandbox):
 
 
 async def test_a_program_that_does_not_exist_is_a_failure(sandbox):
-    with pytest.raises(SandboxFailed, match="no-such-program"):
+    with pytest.raises(ComponentFailed, match="no-such-program"):
         await sandbox.run(Program(("no-such-program",)), Limits())
 
 
@@ -66,5 +67,5 @@ async def test_a_session_keeps_its_names_and_is_replaced_when_it_hangs(sandbox):
 
 async def test_without_ray_it_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    with pytest.raises(SandboxFailed, match="gymq\\[ray\\]"):
+    with pytest.raises(ComponentFailed, match="gymq\\[ray\\]"):
         await RaySandbox().start()

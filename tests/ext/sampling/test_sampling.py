@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 import gymq
+from gymq.errors import UsageError
 from gymq.ext.sampling import Difficulties, rollouts_until_known
 from gymq.ext.sampling.sequential import pass_rate_interval
-from gymq.trainer import TrainerError, TrainingRun
+from gymq.trainer import TrainingRun
 from gymq.trainer.groups import Group
 from tests.support.world import World
 from tests.trainer.conftest import Alternating
@@ -44,7 +45,7 @@ async def test_a_task_ends_at_the_most_rollouts_that_it_may_have(
     rows = rows_of(world, {"varies": True})
     (group,) = await collected(rollouts_until_known(training, rows, narrower_than=0.01, at_once=SIZE, most=6))
     assert len(group.samples) == 6
-    with pytest.raises(TrainerError, match=r"at_once=8, most=4: .* at_once from 1 to most"):
+    with pytest.raises(UsageError, match=r"at_once=8, most=4: .* at_once from 1 to most"):
         await collected(rollouts_until_known(training, rows, narrower_than=0.5, most=4))
 
 
@@ -111,5 +112,5 @@ async def test_a_verdict_that_is_a_failure_counts_no_more_after_a_restart_than_b
 
 @pytest.mark.parametrize("name", ["num_surplus", "straggler_s"])
 async def test_a_task_that_may_need_more_rollouts_is_not_cut(training: TrainingRun, name: str) -> None:
-    with pytest.raises(TrainerError, match=f"{name} cannot be used here"):
+    with pytest.raises(UsageError, match=f"{name} cannot be used here"):
         await collected(rollouts_until_known(training, [], narrower_than=0.1, **{name: 2}))

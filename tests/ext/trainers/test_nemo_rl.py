@@ -11,10 +11,11 @@ import pytest
 
 from gymq.data.failure_status import RowFailed
 from gymq.data.records import NotTrainable
+from gymq.errors import UsageError
 from gymq.ext.trainers.nemo_rl import NemoGym
 from gymq.ext.trainers.nemo_rl.logs import MessageLogs, failure
 from gymq.ext.trainers.nemo_rl.media import embed_media
-from gymq.trainer import TrainerError, TrainingRun
+from gymq.trainer import TrainingRun
 from gymq.trainer.groups import SampleFailed
 from tests.support.engine import Body, say
 from tests.support.environments import Counter
@@ -169,7 +170,7 @@ def test_too_few_experts_are_refused_and_lists_are_taken() -> None:
     assert [message["routed_experts"].tolist() for message in found["message_log"]] == [[[[5, 6]]], [[[0, 1]]]]
     with pytest.raises(NotTrainable, match=r"of the shape \(0,\), not integers of the shape \[2, layers, K\]"):
         logs().of(result_of(text(routed_experts=[])))
-    with pytest.raises(TrainerError, match="one of int8, int16, int32, not 'int64'"):
+    with pytest.raises(UsageError, match="one of int8, int16, int32, not 'int64'"):
         logs(routed_experts_dtype="int64")
 
 
@@ -271,7 +272,7 @@ def test_a_failure_without_nemo_rl_has_its_status() -> None:
 
 
 def test_token_capture_is_refused_rather_than_ignored() -> None:
-    with pytest.raises(TrainerError, match=r"^token_capture is not supported: .*; set .*\.enabled to false$"):
+    with pytest.raises(UsageError, match=r"^token_capture is not supported: .*; set .*\.enabled to false$"):
         NemoGym({"token_capture": {"enabled": True}})
 
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from gymq.data.failure_status import RowFailed
+from gymq.errors import UsageError
 from gymq.ext.trainers.nemo_rl import NemoGym, _traced, remote_class
-from gymq.trainer import TrainerError
 from tests.support.engine import say
 from tests.support.environments import Counter
 from tests.support.waiting import DEADLINE_S
@@ -41,7 +41,7 @@ def test_ray_is_not_imported_before_an_actor_is_made() -> None:
 async def test_an_actor_that_is_not_spun_up_says_so(world: World, run: str) -> None:
     environment = NemoGym(config(world, run))
     for call in (environment.health_check, environment.list_entries):
-        with pytest.raises(TrainerError, match="call _spinup first"):
+        with pytest.raises(UsageError, match="call _spinup first"):
             await call()
     await environment.shutdown()
 
@@ -52,7 +52,7 @@ async def test_what_serves_no_more_is_named(world: World, run: str) -> None:
     await environment._spinup()
     await environment.health_check()
     environment._expected["gone"] = ("resources", "grader")
-    with pytest.raises(TrainerError, match="no worker serves resources_servers gone"):
+    with pytest.raises(UsageError, match="no worker serves resources_servers gone"):
         await environment.health_check()
     await environment.shutdown()
     await environment.shutdown()
@@ -62,12 +62,12 @@ async def test_rows_that_cannot_be_given_back_are_refused(world: World, run: str
     environment = NemoGym(config(world, run))
     await environment._spinup()
     try:
-        with pytest.raises(TrainerError, match="call set_tokenizer before"):
+        with pytest.raises(UsageError, match="call set_tokenizer before"):
             await anext(environment.run_rollouts(rows_of(world, 1), TIMER))
         environment.set_tokenizer(object())
-        with pytest.raises(TrainerError, match="at least one row"):
+        with pytest.raises(UsageError, match="at least one row"):
             await anext(environment.run_rollouts([], TIMER))
-        with pytest.raises(TrainerError, match=r"row 1 \('say done'\) has no `_rowidx`"):
+        with pytest.raises(UsageError, match=r"row 1 \('say done'\) has no `_rowidx`"):
             await anext(environment.run_rollouts([world.row()], TIMER))
     finally:
         await environment.shutdown()
@@ -113,7 +113,7 @@ async def test_shards_of_one_cluster_list_what_each_is_configured_for(world: Wor
 async def test_a_shard_without_its_workers_says_which_is_missing(world: World, run: str, tmp_path: Path) -> None:
     environment = NemoGym(shard(world, run, "nobody", "grader", tmp_path))
     try:
-        with pytest.raises(TrainerError, match=f"no worker serves responses_api_agents {world.name('nobody')}"):
+        with pytest.raises(UsageError, match=f"no worker serves responses_api_agents {world.name('nobody')}"):
             await environment._spinup()
     finally:
         await environment.shutdown()
@@ -212,7 +212,7 @@ async def test_an_actor_yields_what_the_one_that_it_replaces_does(
 
 
 def test_an_actor_with_an_unknown_interface_is_not_replaced(ray: Any) -> None:
-    with pytest.raises(TrainerError, match=r"yields .* not known here"):
+    with pytest.raises(UsageError, match=r"yields .* not known here"):
         remote_class(ray.remote(Known.Later))
 
 
@@ -225,7 +225,7 @@ async def test_a_task_source_names_an_agent_or_the_resources_of_one(world: World
         for source, agent in ((world.name("asker"), world.name("asker")), ("math", "solver")):
             assert environment._agent_of({"_rowidx": 0, "task_source": source})["agent_ref"]["name"] == agent
         for source, problem in (("exam", "belongs to one, other"), ("gone", "names no agent")):
-            with pytest.raises(TrainerError, match=f"row 0: `task_source` '{source}' {problem}"):
+            with pytest.raises(UsageError, match=f"row 0: `task_source` '{source}' {problem}"):
                 environment._agent_of({"_rowidx": 0, "task_source": source})
     finally:
         await environment.shutdown()

@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from gymq.errors import UsageError
 from gymq.ext.trainers.skyrl import GymqGenerator
-from gymq.trainer import TrainerError, TrainingRun
+from gymq.trainer import TrainingRun
 from tests.support.experts import with_experts
 from tests.support.world import World
 
@@ -133,7 +134,7 @@ async def test_a_row_that_always_fails_is_masked_and_changes_no_mean(
     output = await GymqGenerator(training).generate(asked)
     assert output["rewards"] == [1.0] * 4
     assert [sum(mask) > 0 for mask in output["loss_masks"]] == [True, True, False, False]
-    with pytest.raises(TrainerError, match=r"'say 0'\) has 0 of 2 samples: as the row asks"):
+    with pytest.raises(UsageError, match=r"'say 0'\) has 0 of 2 samples: as the row asks"):
         await GymqGenerator(training).generate({**failing, "batch_metadata": None})
 
 
@@ -164,13 +165,13 @@ async def test_sampling_settings_reach_the_engine(training: TrainingRun, world: 
     (request,) = world.engine.requests
     expected = {"temperature": 0.5, "top_p": 0.9, "top_k": 5, "min_p": 0.1, "repetition_penalty": 1.2, "min_tokens": 2}
     assert {name: request.get(name) for name in expected} == expected
-    with pytest.raises(TrainerError, match="sampling_params: n_beams cannot be passed on"):
+    with pytest.raises(UsageError, match="sampling_params: n_beams cannot be passed on"):
         await GymqGenerator(training).generate({**asked, "sampling_params": {"n_beams": 4}})
 
 
 @pytest.mark.parametrize("extras", [None, [{}], [{"row": "no json"}], [{"row": "{}"}], [{"row": "[]"}], [None]])
 async def test_a_data_set_without_rows_is_refused(training: TrainingRun, batch: Batch, extras: Any) -> None:
-    with pytest.raises(TrainerError, match="row"):
+    with pytest.raises(UsageError, match="row"):
         await GymqGenerator(training).generate({**batch(1, 1), "env_extras": extras})
 
 

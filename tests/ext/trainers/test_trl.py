@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from gymq.errors import UsageError
 from gymq.ext.trainers.trl import TRLRollouts, VerifierReward, environment_reward
-from gymq.trainer import TrainerError
 from gymq.trainer.sync import SyncTrainingRun
 from tests.support.engine import Body, say
 from tests.support.environments import Counter
@@ -129,7 +129,7 @@ async def test_a_group_without_any_sample_is_masked_and_its_row_named(
     assert given["env_reward"] == [None, None]
     assert given["prompt_ids"] == given["completion_ids"] == [[END], [END]]
     assert re.search(r"task \d+ \('say a'\) has 0 of 2 samples: .*out of order", caplog.text)
-    with pytest.raises(TrainerError, match=r"\('say a'\) has 0 of 2 samples: .*out of order"):
+    with pytest.raises(UsageError, match=r"\('say a'\) has 0 of 2 samples: .*out of order"):
         await roll_out(world, f"{run}-raising", rows, [prompt_of(rows[0])] * 2, on_failed_group="raise")
 
 
@@ -149,7 +149,7 @@ async def test_replies_are_sampled_as_the_trainer_is_configured(world: World, ru
 
 async def test_a_setting_that_the_engine_cannot_sample_with_is_refused_by_its_name(world: World, run: str) -> None:
     rows = [world.row("say a")]
-    with pytest.raises(TrainerError, match=r"GRPOConfig\.generation_kwargs: num_beams cannot be passed on"):
+    with pytest.raises(UsageError, match=r"GRPOConfig\.generation_kwargs: num_beams cannot be passed on"):
         await roll_out(world, run, rows, [prompt_of(rows[0])], trainer(generation_kwargs={"num_beams": 4}))
     assert not world.engine.requests
 
@@ -168,9 +168,9 @@ async def test_tokens_that_are_not_trained_on_are_warned_of(
 
 async def test_prompts_that_stand_for_no_row_or_for_two_are_named(world: World, run: str) -> None:
     rows = [world.row("say a")]
-    with pytest.raises(TrainerError, match="no row has the prompt"):
+    with pytest.raises(UsageError, match="no row has the prompt"):
         await roll_out(world, run, rows, ["say b"])
-    with pytest.raises(TrainerError, match="two rows have the prompt"):
+    with pytest.raises(UsageError, match="two rows have the prompt"):
         await roll_out(world, run, [*rows, world.row("say a", other=1)], ["say a"])
 
 
@@ -189,7 +189,7 @@ def test_a_verifier_is_a_reward_function() -> None:
             trainer_state=object(),
         )
         assert rewards == [1.0, 0.0]
-        with pytest.raises(TrainerError, match="expected_answer"):
+        with pytest.raises(UsageError, match="expected_answer"):
             reward(prompts=["A or B?"], completions=["A"], options=[[{"A": "x"}]], expected_answer=[3])
     finally:
         reward.close()

@@ -9,7 +9,7 @@ from unittest.mock import Mock, patch
 
 import pytest
 
-from gymq.trainer import TrainerError
+from gymq.errors import UsageError
 from tests.support.experts import with_experts
 from tests.support.world import World
 
@@ -129,12 +129,12 @@ async def test_a_row_that_always_fails_is_masked_and_changes_no_mean(config: Any
     output = await generate(config, batch_of(world.row("say one"), failing))
     assert output.batch["rm_scores"].sum(-1).tolist() == [1.0] * 4
     assert output.batch["response_mask"][2:].sum() == 0
-    with pytest.raises(TrainerError, match=r"'say never'\) has 0 of 2 samples: as the row asks"):
+    with pytest.raises(UsageError, match=r"'say never'\) has 0 of 2 samples: as the row asks"):
         await generate(config, batch_of(failing, step=2))
 
 
 async def test_a_data_set_without_rows_is_refused(config: Any) -> None:
-    with pytest.raises(TrainerError, match="the data set needs the column `row`"):
+    with pytest.raises(UsageError, match="the data set needs the column `row`"):
         await generate(config, batch_of("no row"))
 
 

@@ -24,7 +24,7 @@ from gymq.ext.verifiers import env_server as server_module
 from gymq.ext.verifiers.env_server import EnvServer
 from gymq.ext.verifiers.serving import check_address
 from gymq.protocol.messages import Outcome, VerifiedRollout
-from gymq.trainer import TrainerError, TrainingRun
+from gymq.trainer import TrainingRun
 from tests.support.compatibility import record
 from tests.support.engine import Body, say
 from tests.support.environments import Counter
@@ -222,7 +222,7 @@ async def test_a_server_that_stops_cancels_rollouts_and_informs_their_callers(
 
 
 async def test_an_address_in_use_is_an_error(training: TrainingRun, server: EnvServer) -> None:
-    with pytest.raises(TrainerError, match=r"cannot listen at .*: Address already in use"):
+    with pytest.raises(UsageError, match=r"cannot listen at .*: Address already in use"):
         EnvServer(training, server.address)
 
 

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from gymq.data.rows import RowError
+from gymq.errors import UsageError
 from gymq.ext.rollout_files.files import rollout_lines
 from gymq.ext.verifiers.traces import EPISODES
 from gymq.protocol.tokens import to_json
 from gymq.testing import function_call, reply
-from gymq.trainer.groups import TrainerError
 from tests.support.compatibility import record
 
 Row = dict[str, Any]
@@ -136,7 +136,7 @@ def test_what_is_missing_or_no_row_is_named(tmp_path: Path) -> None:
     (tmp_path / "rows.csv").write_text("start\n3\n")
     with pytest.raises(RowError, match=r"rows.csv:1: the row has no prompt: its fields are start"):
         load(rows=tmp_path / "rows.csv", environment=COUNTER)
-    with pytest.raises(TrainerError, match=r"the taskset needs `environment`: --env\.taskset\.environment"):
+    with pytest.raises(UsageError, match=r"the taskset needs `environment`: --env\.taskset\.environment"):
         load(rows=rows)
     with pytest.raises(RowError, match=r"rows.jsonl:2: responses_create_params: Object missing required field `input`"):
         load(rows=rows, environment=COUNTER)

@@ -15,6 +15,7 @@ from gymq.workers.agents.program_agent import portable_python
 from gymq.workers.agents.program_agent.harnesses import HARNESSES, Harness, HarnessName
 
 import gymq
+from gymq.errors import UsageError
 from gymq.processes import installer
 
 FOLDER = Path(".gymq/harnesses")
@@ -106,7 +107,7 @@ async def install(name: HarnessName) -> InstalledHarness:
     if not folder.is_dir():
         try:
             await installer.in_thread(_install, name, harness, folder.absolute())
-        except installer.InstallFailed as error:
+        except UsageError as error:
             raise gymq.OptionsError(f"harness: {name}: {error}; {_SETTINGS}") from None
         except portable_python.NoPortablePython as error:
             raise gymq.OptionsError(f"harness: {name}: {error}") from None

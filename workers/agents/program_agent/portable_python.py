@@ -57,7 +57,7 @@ def make(folder: Path, requirements: Path, *, install_s: float, cancelled: threa
 
     Raises:
         NoPortablePython: this machine has none that is new enough, or the copy does not run.
-        InstallFailed: the packages cannot be had.
+        UsageError: the packages cannot be had.
     """
     loader = Path(_LOADERS.get(platform.machine(), "/nonexistent"))
     if not loader.is_file():

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Literal
 
 from gymq.errors import GymqError
-from gymq.sandbox import Limits, Program, ProgramSession, Sandbox, SandboxFailed, SandboxOptions, SessionEnded
+from gymq.failures import ComponentFailed
+from gymq.sandbox import Limits, Program, ProgramSession, Sandbox, SandboxOptions, SessionEnded
 
 MEMORY_BYTES = 2 * 1024**3
 ROOM_BYTES = 256 * 1024**2  # beside the copy of a database, for what SQLite sorts on disk
@@ -39,7 +40,7 @@ class _Copy:
 
         Raises:
             QueryFailed: there are no rows.
-            SandboxFailed: nothing is known about the query.
+            ComponentFailed: nothing is known about the query.
         """
         request = json.dumps({"sql": sql, "is_reference": is_reference}).encode()
         try:
@@ -47,7 +48,7 @@ class _Copy:
         except (TimeoutError, SessionEnded) as error:
             self.ended = True
             if is_reference and self.is_used and isinstance(error, SessionEnded):
-                raise SandboxFailed("a sandbox with a database ended while it was idle") from None
+                raise ComponentFailed("a sandbox with a database ended while it was idle") from None
             raise QueryFailed(str(error) or "out of time") from None
         except BaseException:
             self.ended = True
@@ -85,7 +86,7 @@ class Databases:
             query: None: only the reference is run, and the query counts as failed.
 
         Raises:
-            SandboxFailed: nothing is known about the queries.
+            ComponentFailed: nothing is known about the queries.
         """
         folder = self._folder_of(name)
         if folder is None:
@@ -163,7 +164,7 @@ class Databases:
             await copy.run("SELECT 1", self._timeout_s + _START_S, is_reference=True)
         except QueryFailed as error:
             await session.close()
-            raise SandboxFailed(f"the database {name} cannot be queried in a sandbox: {error}") from None
+            raise ComponentFailed(f"the database {name} cannot be queried in a sandbox: {error}") from None
         except BaseException:
             await session.close()
             raise

@@ -82,7 +82,7 @@ class TestRun:
         """Run test after test, up to the first that fails.
 
         Raises:
-            SandboxFailed: nothing is known about the program.
+            ComponentFailed: nothing is known about the program.
             TimeoutError: a comparison of outputs did not end in time, which says nothing about them.
         """
         if not _is_json(self._tests):

@@ -54,7 +54,7 @@ class References:
 
         Raises:
             InvalidTask: its reference cannot be run, or a result cannot be compared.
-            SandboxFailed: the sandbox did not run it.
+            ComponentFailed: the sandbox did not run it.
         """
         async with self._locks[task.task_id]:
             if task.task_id not in self._known:

@@ -12,7 +12,7 @@ import pydantic
 
 import gymq
 from gymq import responses
-from gymq.ext.mcp import McpResources, McpTools, NotInTime
+from gymq.ext.mcp import McpResources, McpTools
 
 
 class Expectation(pydantic.BaseModel):
@@ -65,6 +65,6 @@ async def _output(state: McpTools, expectation: Expectation) -> str | None:
     except gymq.ToolError as error:
         if error.status == 404:
             raise gymq.InvalidTask(f"expected_state: {error.message}") from None
-        if isinstance(error, NotInTime):
-            raise gymq.ComponentFailed(f"expected_state: {error.message}") from None
         return None
+    except TimeoutError as error:
+        raise gymq.ComponentFailed(f"expected_state: {error}") from None

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import gymq
-from gymq.sandbox import SandboxFailed, run_command
+from gymq.sandbox import run_command
 
 COMMAND = (sys.executable, "-m", "swebench.harness.run_evaluation")
 MODULE = "swebench"
@@ -89,7 +89,7 @@ class Harness:
 
 async def _remove_containers(run_id: str) -> None:
     """Remove what a harness that was killed could not."""
-    with contextlib.suppress(SandboxFailed):
+    with contextlib.suppress(gymq.ComponentFailed):
         listed = await run_command(["docker", "ps", "--all", "--quiet", "--filter", f"name={run_id}"], env=os.environ)
         if containers := listed.stdout.decode().split():
             await run_command(["docker", "rm", "--force", "--volumes", *containers], env=os.environ)

@@ -68,7 +68,7 @@ async def predictions(
     Raises:
         LawFailed: its code raises, or returns something that is not a number.
         NotEvaluated: it needs too much time, memory or output.
-        SandboxFailed: nothing ran.
+        ComponentFailed: nothing ran.
     """
     files = {
         "law_program.py": _PROGRAM,

@@ -11,7 +11,7 @@ from gymq.workers.resources.swerl_gen.reproduction import decoys_of
 
 import gymq
 from gymq.authoring import first_problem
-from gymq.sandbox import GIB, MIB, Limits, Program, ProgramResult, Sandbox, SandboxFailed, SandboxOptions, check_path
+from gymq.sandbox import GIB, MIB, Limits, Program, ProgramResult, Sandbox, SandboxOptions, check_path
 from gymq.workers import located
 
 _NOT_APPLIED, _NOT_ALIKE = 120, 121  # exit status; scripts say 0, 1 or 2
@@ -143,7 +143,7 @@ class Containers:
 
         Raises:
             TimeoutError: it took too long.
-            SandboxFailed: nothing is known about the edits.
+            ComponentFailed: nothing is known about the edits.
         """
         mark = secrets.token_hex(16)
         files = {"run.sh": _EVALUATION, "setup.sh": instance.setup_script, "mark": f"{mark}\n"}
@@ -160,7 +160,7 @@ class Containers:
         try:
             parsed = await self._run(instance, image, {"run.sh": _PARSING, **logs})
         except TimeoutError:
-            raise SandboxFailed("instance.parsing_script.py: it did not end in time; nothing is known") from None
+            raise gymq.ComponentFailed("instance.parsing_script.py: it did not end in time; nothing is known") from None
         return Logs(before + stdout + stderr, _text(parsed.stdout))
 
     async def exit_code(self, instance: Instance, image: str, name: str, script: str, solved: bool) -> int:
@@ -171,7 +171,7 @@ class Containers:
             solved: with the reference patch.
 
         Raises:
-            TimeoutError, SandboxFailed
+            TimeoutError, gymq.ComponentFailed
         """
         files = {"run.sh": _REPRODUCTION, "regression.sh": instance.regression_script, "script.py": script + "\n"}
         files |= {"reference.patch": instance.patch if solved else "", "decoys": ""}
@@ -182,7 +182,7 @@ class Containers:
         finished = await self._run(instance, image, files, name)
         if finished.exit_status == _NOT_ALIKE:
             text = "the repository could not be packed and unpacked"
-            raise SandboxFailed(f"{text}: give the image GNU tar, find and sort, or set `hardened: false`")
+            raise gymq.ComponentFailed(f"{text}: give the image GNU tar, find and sort, or set `hardened: false`")
         return finished.exit_status
 
     async def _run(self, instance: Instance, image: str, files: dict[str, str], *arguments: str) -> ProgramResult:

@@ -26,7 +26,6 @@ from gymq.workers.resources.swerl_gen.reproduction import new_file_patch, reprod
 import gymq
 from gymq.processes import ComputeLimits, CpuTimeUsedUp
 from gymq.responses import assistant_text
-from gymq.sandbox import SandboxFailed
 from gymq.sandboxed import SandboxedOptions
 
 
@@ -128,7 +127,7 @@ class SwerlGen(gymq.SandboxedEnvironment[IssueRow]):
 
         Raises:
             TimeoutError: they took too long.
-            InvalidTask, SandboxFailed
+            InvalidTask, gymq.ComponentFailed
         """
         issue = instance_of(instance)
         if not all(map(may_be_written, repair.files)):
@@ -138,7 +137,7 @@ class SwerlGen(gymq.SandboxedEnvironment[IssueRow]):
         try:
             return await self.compute(resolution_of, log, *listed, own, self._rule)
         except TimeoutError:
-            raise SandboxFailed("the log of the tests could not be read in time; nothing is known") from None
+            raise gymq.ComponentFailed("the log of the tests could not be read in time; nothing is known") from None
 
     async def reproduce(
         self, instance: dict[str, Any], image: str, name: str, script: str
@@ -150,7 +149,7 @@ class SwerlGen(gymq.SandboxedEnvironment[IssueRow]):
 
         Raises:
             TimeoutError: they took too long.
-            InvalidTask, SandboxFailed
+            InvalidTask, gymq.ComponentFailed
         """
         issue = instance_of(instance)
         before = [await self._containers.exit_code(issue, image, name, script, solved=False)]

@@ -33,10 +33,6 @@ from .values import decode, elements, encode
 _EXACT = (type(None), bool, int, float, complex, str, bytes, list, tuple, dict, set, frozenset)
 
 
-class _OutOfTimeError(Exception):
-    """A call has used up its time."""
-
-
 def main() -> None:
     program = TestedProgram() if sys.argv[1:] else None  # before it could see the request
     request = json.loads(sys.stdin.buffer.read())
@@ -95,7 +91,7 @@ def _alarm_after(limit_s: float) -> None:
     def on_alarm(_number: int, _frame: FrameType | None) -> None:
         left = limit_s - (time.monotonic() - began - (_waited_s() - waited))
         if left <= 0:
-            raise _OutOfTimeError("out of time")
+            raise TimeoutError
         signal.setitimer(signal.ITIMER_REAL, max(left, 0.01))
 
     signal.signal(signal.SIGALRM, on_alarm)

@@ -13,15 +13,11 @@ _SMALL = 2**63  # JSON readers limit the digits of a number
 UNKNOWN = ["unknown"]
 
 
-class _TooLargeError(Exception):
-    """A result has too many values, or too many levels."""
-
-
 def encode(value: Any) -> Any:
     """Return a value in a form that JSON can hold and `decode` reads; one of an unknown type becomes `["unknown"]`."""
     try:
         return _Encoder().form(value, 0)
-    except _TooLargeError:
+    except OverflowError:
         return UNKNOWN
 
 
@@ -34,7 +30,7 @@ class _Encoder:
     def form(self, value: Any, depth: int) -> Any:
         self._left -= 1
         if self._left < 0 or depth > MAX_DEPTH:
-            raise _TooLargeError
+            raise OverflowError
         match value:
             case None | bool():
                 return value

@@ -23,10 +23,11 @@ from gymq.cluster.launch import Cluster
 from gymq.config import Config, load
 from gymq.config.process_settings import HAVE_TOKENS, process_variables
 from gymq.data.rows import AGENT_REF, ROW_NUMBER, TASK_INDEX
+from gymq.errors import UsageError
 from gymq.ext.trainers.nemo_rl.logs import MessageLogs
 from gymq.ext.trainers.nemo_rl.media import embed_media
 from gymq.protocol.instances import SERVER_TYPE_OF
-from gymq.trainer.examples import Row, TrainerError, called
+from gymq.trainer.examples import Row, called
 from gymq.trainer.run import TrainingRun
 
 log = logging.getLogger("gymq.trainer")
@@ -56,10 +57,10 @@ class NemoGym:
                 configuration are used, or all if it has no `config_paths`.
 
         Raises:
-            TrainerError: it asks for what this actor does not do.
+            UsageError: it asks for what this actor does not do.
         """
         if (cfg.get("token_capture") or {}).get("enabled"):
-            raise TrainerError(f"token_capture is not supported: {HAVE_TOKENS}")
+            raise UsageError(f"token_capture is not supported: {HAVE_TOKENS}")
         self._cfg = cfg
         self._logs = MessageLogs(cfg, may_lack_experts=self.names_agent)
         self._stack = AsyncExitStack()
@@ -73,7 +74,7 @@ class NemoGym:
         """Start or join the cluster; returns when it serves.
 
         Raises:
-            ConfigError, UsageError, BusError, TrainerError: it says why it cannot.
+            ConfigError, UsageError, BusError, UsageError: it says why it cannot.
         """
         tree = dict(self._cfg.get("initial_global_config_dict") or {})
         ours = dict(tree.pop(OURS, None) or {})
@@ -120,14 +121,14 @@ class NemoGym:
         """Check that everything still serves.
 
         Raises:
-            TrainerError: something does not; the message names it.
+            UsageError: something does not; the message names it.
         """
         self._spun_up()
         if self._bus is None or self._bus.lost.is_set():
-            raise TrainerError("the connection to NATS is lost")
+            raise UsageError("the connection to NATS is lost")
         for name, (kind, _) in self._expected.items():
             if not await is_running(self._bus, name, kind):
-                raise TrainerError(f"no worker serves {SERVER_TYPE_OF[kind]} {name}")
+                raise UsageError(f"no worker serves {SERVER_TYPE_OF[kind]} {name}")
 
     async def run_rollouts(
         self,
@@ -147,17 +148,17 @@ class NemoGym:
         Raises:
             GymTransportError, RolloutDataFailure: NeMo RL's, of a row that failed, after all others were yielded. Where
                 NeMo RL is not installed it is RowFailed, whose `status` says whether to retry the row.
-            TrainerError, RowError: the rows cannot be used.
+            UsageError, RowError: the rows cannot be used.
             BusError: the connection is lost.
         """
         training = self._spun_up()
         if self._logs.tokenizer is None:
-            raise TrainerError("call set_tokenizer before run_rollouts")
+            raise UsageError("call set_tokenizer before run_rollouts")
         if not nemo_gym_examples:
-            raise TrainerError("run_rollouts needs at least one row")
+            raise UsageError("run_rollouts needs at least one row")
         for number, row in enumerate(nemo_gym_examples, 1):
             if ROW_NUMBER not in row:
-                raise TrainerError(f"{called(f'row {number}', row)} has no `{ROW_NUMBER}`")
+                raise UsageError(f"{called(f'row {number}', row)} has no `{ROW_NUMBER}`")
         embed_media(nemo_gym_examples)
         # A row that is sent again is a new one: of equal rows it is unknown which one is meant.
         rows = [{**row, **self._agent_of(row), TASK_INDEX: next(self._indices)} for row in nemo_gym_examples]
@@ -171,7 +172,7 @@ class NemoGym:
         """Return the field for the agent of a row that names none, by its task source: an agent, or resources of one.
 
         Raises:
-            TrainerError: there is no such agent, or more than one.
+            UsageError: there is no such agent, or more than one.
         """
         source = row.get(TASK_SOURCE)
         if row.get(AGENT_REF) or source is None:
@@ -181,7 +182,7 @@ class NemoGym:
         if len(agents) != 1:
             found = f"belongs to {', '.join(agents)}" if agents else "names no agent, nor resources of one, known here"
             name = called(f"row {row[ROW_NUMBER]}", row)
-            raise TrainerError(f"{name}: `{TASK_SOURCE}` {source!r} {found}; name one in `{AGENT_REF}`")
+            raise UsageError(f"{name}: `{TASK_SOURCE}` {source!r} {found}; name one in `{AGENT_REF}`")
         return {AGENT_REF: {"type": SERVER_TYPE_OF["agents"], "name": agents[0]}}
 
     async def list_entries(self) -> dict[str, list[str]]:
@@ -208,7 +209,7 @@ class NemoGym:
 
     def _spun_up(self) -> TrainingRun:
         if self._run is None:
-            raise TrainerError("this actor is connected to no cluster: call _spinup first, also after Ray restarted it")
+            raise UsageError("this actor is connected to no cluster: call _spinup first, also after Ray restarted it")
         return self._run
 
 
@@ -219,12 +220,12 @@ def remote_class(replaced: Any = None) -> Any:
         replaced: NeMo RL's own actor, whose interface is taken over; None: that of September 2026.
 
     Raises:
-        TrainerError: Ray is not installed, or `replaced` has an interface that is not known.
+        UsageError: Ray is not installed, or `replaced` has an interface that is not known.
     """
     try:
         ray: Any = importlib.import_module("ray")
     except ModuleNotFoundError:
-        raise TrainerError("Ray is not installed here: pip install 'gymq[ray]'") from None
+        raise UsageError("Ray is not installed here: pip install 'gymq[ray]'") from None
     names_agent = NemoGym.names_agent if replaced is None else _num_yielded(replaced) == len(WITH_AGENT)
     made = type("NemoGym", (NemoGym,), {"names_agent": names_agent, "run_rollouts": _traced(NemoGym.run_rollouts)})
     return ray.remote(max_restarts=0, max_task_retries=0)(made)
@@ -245,5 +246,5 @@ def _num_yielded(replaced: Any) -> int:
     yielded = get_args(inspect.signature(plain.run_rollouts, eval_str=True).return_annotation)
     values = get_args(yielded[0]) if yielded else ()
     if len(values) not in (len(WITH_AGENT) - 1, len(WITH_AGENT)):
-        raise TrainerError(f"run_rollouts of this NeMo RL yields {yielded or 'what it does not say'}: not known here")
+        raise UsageError(f"run_rollouts of this NeMo RL yields {yielded or 'what it does not say'}: not known here")
     return len(values)

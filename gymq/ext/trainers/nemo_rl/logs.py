@@ -21,13 +21,14 @@ from gymq.data.records import NotTrainable, Record, Span
 from gymq.data.routed_experts import NEMO_RL_TYPES, read_experts
 from gymq.data.rows import ROW_NUMBER
 from gymq.data.trainer_results import NOT_TRAINABLE
+from gymq.errors import UsageError
 from gymq.ext.trainers.adapting import warn_if_dropped
 from gymq.ext.trainers.nemo_rl.media import images_before
 from gymq.protocol.tokens import TOKEN_FIELDS
 from gymq.responses.tokens import OPTIONAL_TOKEN_FIELDS, ROUTED_EXPERTS
 from gymq.trainer.batch import Batch
 from gymq.trainer.examples import called
-from gymq.trainer.groups import Row, SampleFailed, TrainerError
+from gymq.trainer.groups import Row, SampleFailed
 
 CALL_MARKS = ("<tool_call>", "</tool_call>", "<function_call>", "</function_call>")
 THINK_TAGS = ("<think>", "</think>")
@@ -50,14 +51,14 @@ class MessageLogs:
                 September 2026 fills them in.
 
         Raises:
-            TrainerError: it asks for a form that is not known.
+            UsageError: it asks for a form that is not known.
         """
         self.tokenizer: Any = None
         self._marks = cfg.get("invalid_tool_call_patterns") or CALL_MARKS
         self._tags = cfg.get("thinking_tags") or THINK_TAGS
         self._experts_type = cfg.get("routed_experts_dtype") or "int16"
         if self._experts_type not in NEMO_RL_TYPES:
-            raise TrainerError(f"routed_experts_dtype is one of {', '.join(NEMO_RL_TYPES)}, not {self._experts_type!r}")
+            raise UsageError(f"routed_experts_dtype is one of {', '.join(NEMO_RL_TYPES)}, not {self._experts_type!r}")
         self._needs_experts = bool(cfg.get("require_routed_experts")) and not may_lack_experts
         self._pads_images = bool(cfg.get("pad_dynamic_image_shapes"))
         self._processor: Any = None
@@ -72,7 +73,7 @@ class MessageLogs:
 
         Raises:
             Exception: `failure` of the first row that failed, after all others were yielded.
-            TrainerError, BusError: as `Batch` raises them.
+            UsageError, BusError: as `Batch` raises them.
         """
         times: defaultdict[str, float] = defaultdict(float)
         failed: tuple[str, SampleFailed] | None = None

@@ -12,8 +12,9 @@ from gymq.bus import streams
 from gymq.bus.queue.client import QueueClient
 from gymq.bus.queue.dead_letters import DeadLetterEntry, store_dead_letter
 from gymq.data.materialise import MaterialiseOptions
+from gymq.errors import UsageError
 from gymq.execution.journal import Journal
-from gymq.execution.requeue import NotRequeued, Requeuer, RequeueResult
+from gymq.execution.requeue import Requeuer, RequeueResult
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import DeadLetter, Failure, FailureClass, Generated, Stage, Submission, VerifiedRollout
@@ -29,7 +30,7 @@ from .conftest import DeadLetterCluster, badly, well
 
 async def refusal(cluster: DeadLetterCluster, entry: DeadLetterEntry) -> str:
     """Why a letter is not requeued; it is still there."""
-    with pytest.raises(NotRequeued) as refused:
+    with pytest.raises(UsageError) as refused:
         await Requeuer(cluster.bus).requeue(entry)
     assert await cluster.letters.find(entry.number) == entry
     return str(refused.value)

@@ -9,7 +9,7 @@ import pytest
 from gymq.workers.resources.bird_sql.worker import BirdSql, published_query, query_as_written
 
 import gymq
-from gymq.sandbox import SandboxFailed
+from gymq.failures import ComponentFailed
 from gymq.testing import Harness, prompt, reply
 
 DATA = Path(__file__).parents[1] / "data"
@@ -158,7 +158,7 @@ async def test_a_sandbox_that_fails_is_no_reward():
     async with Harness(BirdSql, OPTIONS) as env:
 
         async def fail(*_):
-            raise SandboxFailed("no more processes")
+            raise ComponentFailed("no more processes")
 
         env.author.sandbox.open = fail  # type: ignore[method-assign]
         with pytest.raises(gymq.RolloutError) as raised:

@@ -7,7 +7,7 @@ import pytest
 from gymq.workers.resources.code_fim.worker import CodeFim, completion_of, extract_code
 
 import gymq
-from gymq.sandbox import SandboxFailed
+from gymq.failures import ComponentFailed
 from gymq.testing import Harness, prompt, reply
 
 DATA = Path(__file__).parents[1] / "data"
@@ -194,7 +194,7 @@ async def test_a_sandbox_that_fails_is_no_reward():
     async with Harness(CodeFim, OPTIONS) as env:
 
         async def fail(*_):
-            raise SandboxFailed("no more processes")
+            raise ComponentFailed("no more processes")
 
         env.author.sandbox.run = fail  # type: ignore[method-assign]
         with pytest.raises(gymq.RolloutError) as raised:

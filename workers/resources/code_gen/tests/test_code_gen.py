@@ -8,7 +8,7 @@ from gymq.workers.resources.code_gen.comparison import ByNumbers, Published
 from gymq.workers.resources.code_gen.worker import CodeGen, last_block, published_program
 
 import gymq
-from gymq.sandbox import SandboxFailed
+from gymq.failures import ComponentFailed
 from gymq.testing import Harness, prompt, reply
 
 EXAMPLES = [
@@ -115,7 +115,7 @@ async def test_a_sandbox_that_fails_is_no_reward():
     async with Harness(CodeGen) as env:
 
         async def fail(*_):
-            raise SandboxFailed("no more processes")
+            raise ComponentFailed("no more processes")
 
         env.author.sandbox.run = fail  # type: ignore[method-assign]
         with pytest.raises(gymq.RolloutError) as raised:

@@ -9,7 +9,7 @@ from gymq.workers.resources.evalplus.worker import EvalPlus, last_python_block
 
 import gymq
 from gymq.ext.functions.harness.values import MAX_DEPTH, decode, encode
-from gymq.sandbox import SandboxFailed
+from gymq.failures import ComponentFailed
 from gymq.testing import Harness, prompt, reply
 
 DATA = Path(__file__).parents[1] / "data"
@@ -128,7 +128,7 @@ async def test_a_sandbox_that_fails_is_no_reward():
     async with Harness(EvalPlus, OPTIONS) as env:
 
         async def fail(*_):
-            raise SandboxFailed("no more processes")
+            raise ComponentFailed("no more processes")
 
         env.author.sandbox.run = fail  # type: ignore[method-assign]
         with pytest.raises(gymq.RolloutError) as raised:

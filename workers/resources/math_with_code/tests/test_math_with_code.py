@@ -11,7 +11,7 @@ from gymq.workers.resources.math_with_code.worker import (
 from gymq.workers.resources.mcqa import published
 
 import gymq
-from gymq.sandbox import SandboxFailed
+from gymq.failures import ComponentFailed
 from gymq.testing import Harness, prompt, reply
 
 ROW = {**prompt("q"), "expected_result": "32"}
@@ -126,7 +126,7 @@ async def test_a_sandbox_that_fails_ends_the_rollout_and_is_no_tool_output(env):
     session = await env.session(ROW)
 
     async def fail(*_):
-        raise SandboxFailed("no more processes")
+        raise ComponentFailed("no more processes")
 
     env.author.sandbox.open = fail
     with pytest.raises(gymq.RolloutError) as raised:

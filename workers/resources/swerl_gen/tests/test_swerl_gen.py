@@ -16,7 +16,7 @@ from gymq.workers.resources.swerl_gen.reproduction import new_file_patch, script
 from gymq.workers.resources.swerl_gen.worker import SwerlGen
 
 import gymq
-from gymq.sandbox import SandboxFailed
+from gymq.failures import ComponentFailed
 from gymq.testing import Harness, reply
 
 DATA = Path(__file__).parents[1] / "data"
@@ -106,7 +106,7 @@ async def test_an_instance_may_bring_its_own_parser():
 
 async def test_a_sandbox_without_images_is_a_failure_and_no_zero():
     async with Harness(SwerlGen) as env:
-        with pytest.raises(SandboxFailed, match="docker"):
+        with pytest.raises(ComponentFailed, match="docker"):
             await env.verify(ROWS[0], solution(REPAIR_CIRCLE))
 
 

@@ -30,7 +30,7 @@ class RunHelper:
         """Start everything; returns when it serves.
 
         Raises:
-            ChildClusterFailed: it did not start; says why.
+            RuntimeError: it did not start; says why.
         """
         given = global_config_dict_parser_config or GlobalConfigDictParserConfig()
         initial: Any = given.initial_global_config_dict
@@ -41,7 +41,7 @@ class RunHelper:
         """Check that everything still serves.
 
         Raises:
-            ChildClusterFailed: a part does not; the message names it.
+            RuntimeError: a part does not; the message names it.
         """
         if self._cluster is None:
             raise RuntimeError("nothing was started in this process: call start() first")
