@@ -14,7 +14,8 @@ import re
 import sys
 import sysconfig
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -291,6 +292,28 @@ class RolloutError(GymqError):
         """Return this error, with the stage filled in if it was missing."""
         self.stage = self.stage or stage
         return self
+
+
+@contextmanager
+def failing_as(failure_class: FailureClass, beginning: str, stage: Stage | None = None) -> Iterator[None]:
+    """Turn what an author's code in a block raises into the failure of a rollout.
+
+    Args:
+        failure_class: of errors that are not a RolloutError already.
+        beginning: of their message.
+        stage: where the block runs, unless the error says so itself.
+
+    Raises:
+        RolloutError: the block failed.
+    """
+    try:
+        yield
+    except RolloutError as error:
+        error.stage = error.stage or stage
+        raise
+    except Exception as error:
+        text = f"{beginning}: {describe_author_error(error)}"
+        raise RolloutError(failure_class, text, stage=stage, curable=isinstance(error, ImportError)) from error
 
 
 class LoopBlocked(BaseException):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol, cast
 
 import msgspec
@@ -14,6 +15,7 @@ from gymq.agent.calls import Caller, RolloutCalls
 from gymq.agent.options import AgentOptions
 from gymq.agent.session import Session
 from gymq.failures import InvalidTask, RolloutError
+from gymq.processes.failing import OnFailure
 from gymq.protocol import subjects, tokens
 from gymq.protocol.conversation import ConversationItems, HeldConversation
 from gymq.protocol.decoding import UNDECODABLE
@@ -194,6 +196,11 @@ class Rollout(RolloutCalls):
         """
         return await self._ask(params, f"generate {_digest(params)}" if key is None else f"ask {key}")
 
+    def _free_number(self, key: str, number: int) -> None:
+        """Let the repetition of a call have its number, since nothing was recorded."""
+        if self._num_asked[key] == number + 1:
+            self._num_asked[key] = number
+
     async def _ask(self, params: dict[str, Any], key: str) -> Reply:
         if self.options.model_server is None:
             raise RolloutError(FailureClass.AGENT_FAILED, "the agent's option `model_server` is not set")
@@ -206,12 +213,8 @@ class Rollout(RolloutCalls):
         subject = subjects.MODEL.of(self.options.model_server.name)
         number = self._num_asked.get(key, 0)
         self._num_asked[key] = number + 1
-        try:
+        with OnFailure(partial(self._free_number, key, number)):
             generated = await self.call(subject, request, Stage.MODEL, key=f"#{number} {key}" if number else key)
-        except BaseException:
-            if self._num_asked[key] == number + 1:
-                self._num_asked[key] = number  # nothing was recorded, so a repeated call gets the same number
-            raise
         assert isinstance(generated, Generated)
         for version in generated.policy_versions or [""]:
             if version not in self._policy_versions:

@@ -20,6 +20,7 @@ from nats.aio.subscription import Subscription
 from nats.protocol.parser import Parser
 
 from gymq.processes.background import was_suspended
+from gymq.processes.failing import failure_logged
 from gymq.redaction import redact
 
 log = logging.getLogger("gymq.bus")
@@ -125,10 +126,8 @@ class MendedClient(Client):
             return False
         message = self._build_message(sid, subject, reply, body, parse_headers(headers) if headers else None)
         if message is not None:
-            try:
+            with failure_logged(log, "nats: a message is ignored"):
                 subscription._cb.on_message(message)
-            except Exception as error:
-                log.warning("nats: %s", redact(f"a message is ignored: {type(error).__name__}: {error}"))
         return True
 
     def _build_message(
@@ -233,6 +232,11 @@ class MendedClient(Client):
             self._socket.abort()
         elif self._transport:
             self._transport.close()  # type: ignore[no-untyped-call]
+
+    async def give_up(self) -> None:
+        """Close the connection at once."""
+        self.abandon()
+        await self.close()
 
     async def _attempt_reconnect(self) -> None:
         # The library waits until the server has read what was written, which one that is gone never does.

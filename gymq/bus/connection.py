@@ -29,6 +29,7 @@ from gymq.bus.errors import Denied, NoAnswer, NoResponders, NoServer, TooLarge
 from gymq.bus.large_bodies import LargeBodies
 from gymq.errors import BusError
 from gymq.processes.background import is_set_within, was_suspended
+from gymq.processes.failing import OnFailureAwait, failure_logged
 from gymq.protocol import subjects
 from gymq.redaction import redact
 
@@ -95,7 +96,7 @@ class Connection:
             bus._absent_at = time.monotonic() + 1.0
         await bus._connect(url, name, timeout_s)
         replies = subjects.reply(role, "*", bus.box, "*")
-        try:
+        async with OnFailureAwait(bus._nc.give_up):
             # What is not cut into parts, such as lists of subjects, must fit into a message.
             if bus._nc.max_payload < 64 << 10:
                 text = f"takes messages of up to {bus._nc.max_payload:,} bytes, which is too little"
@@ -104,10 +105,6 @@ class Connection:
             await bus.flush()
             if any(_DENIED.search(problem) for problem in bus._problems):
                 raise BusError(f"NATS at {redact(url)} refuses {role!r}: the user of this password has another role")
-        except BaseException:
-            bus._nc.abandon()
-            await bus._nc.close()
-            raise
         bus._watchdog = asyncio.create_task(bus._nc.watch())
         return bus
 
@@ -183,10 +180,8 @@ class Connection:
         self._read_limit()
         log.warning("nats: reconnected")
         for callback in list(self._on_reconnect):
-            try:
+            with failure_logged(log, "a callback after the reconnect failed"):
                 callback()
-            except Exception:
-                log.exception("a callback after the reconnect failed")
 
     async def _end(self) -> None:
         """Fail the requests that wait: nothing arrives any more."""

@@ -11,6 +11,7 @@ from gymq.bus.bus import Bus
 from gymq.bus.pull import Delivery, Pull
 from gymq.errors import BusError
 from gymq.processes.background import end_task
+from gymq.processes.failing import failure_logged
 
 log = logging.getLogger("gymq.consumer")
 
@@ -66,10 +67,9 @@ class Consumer:
                 await asyncio.sleep(1.0)
                 continue
             self._in_flight = delivery
-            try:
-                await self._handle(delivery)
-            except BusError as error:
-                log.warning("%s: message %d will be delivered again: %s", self._name, delivery.sequence, error)
-            except Exception:
-                log.exception("%s: message %d will be delivered again", self._name, delivery.sequence)
+            with failure_logged(log, "%s: message %d will be delivered again", self._name, delivery.sequence):
+                try:
+                    await self._handle(delivery)
+                except BusError as error:
+                    log.warning("%s: message %d will be delivered again: %s", self._name, delivery.sequence, error)
             self._in_flight = None

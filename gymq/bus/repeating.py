@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import NoReturn
 
 from gymq.errors import BusError
+from gymq.processes.failing import failure_logged
 
 
 async def repeat(
@@ -22,13 +23,12 @@ async def repeat(
     """
     problem = ""
     while True:
-        try:
-            await work()
-            problem = ""
-        except BusError as error:
-            if str(error) != problem:
-                log.warning("%s: %s", failed, error)
-            problem = str(error)
-        except Exception:
-            log.exception(failed)
+        with failure_logged(log, failed):
+            try:
+                await work()
+                problem = ""
+            except BusError as error:
+                if str(error) != problem:
+                    log.warning("%s: %s", failed, error)
+                problem = str(error)
         await asyncio.sleep(pause_s)

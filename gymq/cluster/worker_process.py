@@ -48,6 +48,7 @@ from gymq.failures import say_author_error
 from gymq.model import Model
 from gymq.processes import KillableProcesses, memory
 from gymq.processes.background import end_task
+from gymq.processes.failing import failure_logged
 from gymq.protocol import subjects
 from gymq.protocol.instances import PROFILES_VARIABLE, Instance
 from gymq.protocol.messages import MAX_TEXT_CHARS
@@ -220,10 +221,8 @@ class InstanceHost:
         """Stop the workers and disconnect, whatever is in flight."""
         workers, self._workers = self._workers, []
         for worker in workers:
-            try:
+            with failure_logged(log, "%s did not stop cleanly", worker.name):
                 await worker.stop()
-            except Exception:
-                log.exception("%s did not stop cleanly", worker.name)
         self._processes.close()
         if self._bus is not None:
             await self._bus.close()

@@ -25,6 +25,7 @@ from gymq.data.rows import (
     decode_line,
     read_rows,
 )
+from gymq.processes.failing import OnFailure
 
 MAX_ATTEMPTS = 3
 """Default limit on failed attempts at a rollout."""
@@ -90,11 +91,8 @@ class Resume:
         self._attempts = FailedAttempts()
         self.failed_before = DoneRollouts()
         self.done = DoneRollouts()
-        try:
+        with OnFailure(self.close):
             self.num_rows = self._read(failures)
-        except BaseException:
-            self.close()
-            raise
 
     def close(self) -> None:
         """Release the temporary databases."""

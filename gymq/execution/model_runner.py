@@ -21,7 +21,7 @@ from gymq.bus.rpc.replicas import Replicas
 from gymq.bus.rpc.serving import Server, Service
 from gymq.execution.conversations import Conversations
 from gymq.execution.weights_follower import WeightsFollower
-from gymq.failures import JudgeFailed, RolloutError, describe_author_error
+from gymq.failures import JudgeFailed, RolloutError, failing_as
 from gymq.model import Model, ModelMemory, ModelRequest
 from gymq.protocol import subjects, tokens
 from gymq.protocol.codec import Decoder, encode
@@ -237,13 +237,8 @@ class ModelRunner:
         return read
 
     async def _of_author(self, answer: Awaitable[dict[str, Any]]) -> dict[str, Any]:
-        try:
+        with failing_as(FailureClass.MODEL_FAILED, self.model.name):
             return await answer
-        except RolloutError:
-            raise
-        except Exception as error:
-            text = f"{self.model.name}: {describe_author_error(error)}"
-            raise RolloutError(FailureClass.MODEL_FAILED, text, curable=isinstance(error, ImportError)) from error
 
 
 def _left_s(request: Call) -> float:

@@ -15,7 +15,14 @@ from contextlib import ExitStack
 from functools import cached_property
 from typing import Any
 
-from gymq.failures import InvalidTask, LoopBlocked, RolloutError, ToolError, describe_author_error, no_such_tool
+from gymq.failures import (
+    InvalidTask,
+    LoopBlocked,
+    RolloutError,
+    ToolError,
+    failing_as,
+    no_such_tool,
+)
 from gymq.processes import KillableProcesses
 from gymq.protocol.codec import check_encodable
 from gymq.protocol.messages import (
@@ -283,21 +290,14 @@ class LocalResources:
             raise RolloutError(FailureClass.VERIFIER_FAILED, text) from None
 
     async def _guarded(self, work: Any, stage: Stage) -> Any:
-        try:
-            return await work
-        except RolloutError as error:
-            raise error.at(stage) from None
-        except ToolError as error:
-            raise InvalidTask(error.message).at(stage) from None
-        except TimeoutError:
-            raise RolloutError(
-                FailureClass.VERIFIER_FAILED, f"{self.resources.name} did not finish its {stage} in time", stage=stage
-            ) from None
-        except Exception as error:
-            text = f"{self.resources.name} failed to {stage}: {describe_author_error(error)}"
-            raise RolloutError(
-                FailureClass.VERIFIER_FAILED, text, stage=stage, curable=isinstance(error, ImportError)
-            ) from error
+        name = self.resources.name
+        with failing_as(FailureClass.VERIFIER_FAILED, f"{name} failed to {stage}", stage):
+            try:
+                return await work
+            except ToolError as error:
+                raise InvalidTask(error.message) from None
+            except TimeoutError:
+                raise RolloutError(FailureClass.VERIFIER_FAILED, f"{name} did not finish its {stage} in time") from None
 
     async def close(self, session_id: str) -> None:
         """Forget a session and release what it holds."""

@@ -11,10 +11,10 @@ import pydantic
 
 from gymq import responses
 from gymq.authoring import current_call
-from gymq.failures import InvalidTask, ToolError
+from gymq.failures import InvalidTask, ToolError, failing_as
+from gymq.protocol.messages import FailureClass, Stage
 from gymq.resources import Judged, Resources, RowT, Tool, VerifyRequest
 from gymq.resources.judge_calls import JudgeCalls, recorded_calls
-from gymq.resources.resources import ends_rollout
 from gymq.responses import Item
 
 CLOSE_S = 30.0
@@ -269,7 +269,7 @@ class AskingEnvironment(Resources[RowT, Play]):
         Raises:
             RolloutError: `play` failed.
         """
-        with ends_rollout(f"{self.name} failed to play"):
+        with failing_as(FailureClass.VERIFIER_FAILED, f"{self.name} failed to play", Stage.TOOL):
             return await play.result()
 
 

@@ -6,7 +6,6 @@ import inspect
 import math
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any, ClassVar, Generic, Literal, ParamSpec, Protocol, get_type_hints
 
 import pydantic
@@ -14,9 +13,8 @@ from typing_extensions import TypeVar
 
 from gymq import responses
 from gymq.authoring import Worker, first_problem
-from gymq.failures import InvalidTask, JudgeFailed, RolloutError, ToolError, describe_author_error, no_such_tool
+from gymq.failures import InvalidTask, JudgeFailed, RolloutError, ToolError, no_such_tool
 from gymq.processes import ComputeLimits, KillableProcesses
-from gymq.protocol.messages import FailureClass, Stage
 from gymq.resources.judge_calls import recorded_calls
 from gymq.resources.row import Row, RowsWanted, RowT
 from gymq.resources.tools import Tool, tool_of
@@ -215,25 +213,6 @@ Environment = Resources
 async def awaited(result: Any) -> Any:
     """Return the result of a method that may be `async` or not."""
     return await result if inspect.isawaitable(result) else result
-
-
-@contextmanager
-def ends_rollout(failure: str) -> Iterator[None]:
-    """End the rollout if the block fails, in a tool that an agent calls: no model reads the error.
-
-    Args:
-        failure: beginning of the message.
-
-    Raises:
-        RolloutError: the block failed.
-    """
-    try:
-        yield
-    except RolloutError:
-        raise
-    except Exception as error:
-        text = f"{failure}: {describe_author_error(error)}"
-        raise RolloutError(FailureClass.VERIFIER_FAILED, text, stage=Stage.TOOL) from error
 
 
 def _seed_row_type_of(resources: type[Resources[Any]]) -> type[Row]:

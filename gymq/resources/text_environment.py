@@ -13,9 +13,9 @@ from typing import Any, ClassVar, TypeAlias
 import pydantic
 
 from gymq import responses
-from gymq.failures import InvalidTask, ToolError
+from gymq.failures import InvalidTask, ToolError, failing_as
+from gymq.protocol.messages import FailureClass, Stage
 from gymq.resources import Resources, RowT, Tool, Verdict, VerifyRequest, awaited
-from gymq.resources.resources import ends_rollout
 
 StepResult: TypeAlias = tuple[str, float, bool, bool, dict[str, Any]]
 """What a step returns: observation, reward, terminated, truncated, info."""
@@ -60,7 +60,7 @@ async def _act(worker: TextEnvironment[Any], state: Episode, action: str) -> dic
     if state.terminated or state.truncated:
         raise ToolError(400, "the episode is over")
     state.is_begun = True
-    with ends_rollout(f"{worker.name} failed to step"):
+    with failing_as(FailureClass.VERIFIER_FAILED, f"{worker.name} failed to step", Stage.TOOL):
         try:
             result = await awaited(state.environment.step(action))
         except ToolError as error:

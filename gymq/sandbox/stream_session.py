@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 
+from gymq.processes.failing import OnFailureAwait
 from gymq.sandbox.interface import ProgramSession, SessionEnded
 
 
@@ -25,12 +26,9 @@ class StreamSession(ProgramSession):
         self._max_bytes = max_bytes
 
     async def exchange(self, message: bytes, timeout_s: float) -> bytes:
-        try:
-            async with asyncio.timeout(timeout_s):
-                return await self._exchange(message)
-        except BaseException:  # a later answer would be taken for that to the next message
-            await self.close()
-            raise
+        # A later answer would be taken for that to the next message.
+        async with OnFailureAwait(self.close), asyncio.timeout(timeout_s):
+            return await self._exchange(message)
 
     async def _exchange(self, message: bytes) -> bytes:
         try:

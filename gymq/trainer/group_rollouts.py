@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections import defaultdict
+from functools import partial
 
 from gymq.bus import Bus
 from gymq.bus.discovery import is_running, not_running
@@ -12,6 +13,7 @@ from gymq.bus.queue.client import SUBMIT_PATIENCE_S, QueueClient
 from gymq.data.rows import MaterialisedRow
 from gymq.errors import UsageError
 from gymq.processes.background import RunningTasks
+from gymq.processes.failing import OnFailure
 from gymq.protocol import subjects
 from gymq.protocol.messages import Outcome, Task
 from gymq.protocol.subjects import RolloutId, TaskQueueName
@@ -139,11 +141,9 @@ class GroupRollouts:
             max_staleness=options.max_staleness,
         )
         self._queued[row.task_index][row.rollout_index] = replaces
-        try:
+        # If it was stored all the same, a repeat does no harm.
+        with OnFailure(partial(self._dequeue, row.task_index, row.rollout_index)):
             sequence = await self._queue.submit(task, urgent=options.urgent)
-        except BaseException:
-            self._dequeue(row.task_index, row.rollout_index)  # if it was stored all the same, a repeat does no harm
-            raise
         if row.task_index in self._queued:
             queue = TaskQueueName("urgent" if options.urgent else "tasks", self._run, row.agent)
             _, lowest = self._places.get(row.task_index, (queue, sequence))

@@ -20,6 +20,7 @@ from gymq.bus import Bus
 from gymq.bus.queue.client import QueueClient
 from gymq.bus.queue.steering import Retuning, steer
 from gymq.errors import UsageError
+from gymq.processes.failing import OnFailure, OnFailureAwait
 from gymq.processes.loop_thread import LoopThread
 from gymq.protocol import subjects
 from gymq.protocol.messages import Outcome, Steering
@@ -68,11 +69,8 @@ class TrainingRun(TrainedPolicy):
             UsageError: a name is not valid.
         """
         thread = LoopThread(UsageError("the run was closed"))
-        try:
+        with OnFailure(thread.stop):
             return await thread.call(cls.open_in(thread, url, run, model))
-        except BaseException:
-            thread.stop()
-            raise
 
     @classmethod
     async def open_in(cls, thread: LoopThread, url: str, run: str, model: str) -> Self:
@@ -83,11 +81,8 @@ class TrainingRun(TrainedPolicy):
             UsageError: a name is not valid.
         """
         bus = await Bus.connect(url, role="trainer", name=f"trainer {run}")
-        try:
+        async with OnFailureAwait(bus.close):
             return await cls(bus, run, model=model, thread=thread).__aenter__()
-        except BaseException:
-            await bus.close()
-            raise
 
     async def __aenter__(self) -> Self:
         """Find the rollouts that an earlier trainer left in the queue.

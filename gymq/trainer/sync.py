@@ -7,6 +7,7 @@ from collections.abc import Callable, Coroutine, Generator, Iterable
 from typing import Any, Concatenate, ParamSpec, Self, TypeVar
 
 from gymq.errors import UsageError
+from gymq.processes.failing import OnFailure
 from gymq.processes.loop_thread import LoopThread
 from gymq.trainer.groups import Group, Row
 from gymq.trainer.run import TrainingRun
@@ -39,11 +40,8 @@ class SyncTrainingRun:
             UsageError: a name is not valid.
         """
         self._thread = LoopThread(UsageError("the run was closed"))
-        try:
+        with OnFailure(self._thread.stop):
             self._run = self._thread.run(TrainingRun.open_in(self._thread, url, run, model))
-        except BaseException:
-            self._thread.stop()
-            raise
 
     def __enter__(self) -> Self:
         return self

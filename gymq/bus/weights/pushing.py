@@ -27,6 +27,7 @@ from gymq.bus.jetstream import JetStream, JetStreamError, Stored
 from gymq.bus.weights.holding import LOOK_S, held, until_finished
 from gymq.defaults import CONFIRM_S, MAX_VERSIONS, InFlight, WeightsMode
 from gymq.errors import UsageError
+from gymq.processes.failing import OnFailureAwait
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.decoding import UNDECODABLE
@@ -154,9 +155,14 @@ async def _update(
     record = _after(record, before)
     name = secrets.token_hex(12)
     oldest = 0
-    may_be_announced = False
+
+    async def remove_own_parts() -> None:
+        if weights is not None:
+            with contextlib.suppress(BusError):
+                await _remove_parts(js, f"{subjects.WEIGHTS_PART.begun(model, name)}.*")
+
     async with contextlib.AsyncExitStack() as stack:
-        try:
+        async with OnFailureAwait(remove_own_parts):
             if weights is not None:
                 with _opened(weights) as file:
                     record, oldest = await _store_parts(bus, model, name, record, file)
@@ -164,13 +170,10 @@ async def _update(
                 await stack.enter_async_context(held(bus, model))
             if record.in_flight == "finish":
                 await until_finished(bus, model, deadline_s)
-            may_be_announced = True
+        try:
             sequence = await _store_record(js, model, record, 0 if replaced is None else replaced.sequence)
-        except (Exception, asyncio.CancelledError) as error:
-            # Replicas would look in vain for the parts of a record that is stored. The next push removes them.
-            if weights is not None and (not may_be_announced or isinstance(error, UsageError | JetStreamError)):
-                with contextlib.suppress(BusError):
-                    await _remove_parts(js, f"{subjects.WEIGHTS_PART.begun(model, name)}.*")
+        except (UsageError, JetStreamError):
+            await remove_own_parts()  # after another failure, the record may be stored, and replicas look for its parts
             raise
         search = stack.enter_context(WorkerSearch(bus, model))
         pushed = await _confirmed(bus, search, record.policy_version, sequence, replicas, deadline_s)

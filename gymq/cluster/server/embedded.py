@@ -15,6 +15,7 @@ from gymq.cluster.server.probe import health_problem, read_info
 from gymq.cluster.server.process import ServerProcess, binary_version, find_binary
 from gymq.cluster.server.store import ServerRecord, Store
 from gymq.errors import PortTaken
+from gymq.processes.failing import OnFailureAwait
 
 log = logging.getLogger("gymq.server")
 
@@ -110,7 +111,7 @@ class EmbeddedServer:
         self._store.write_config(config)
         after_kill = self._store.read_record() is not None
         process = ServerProcess(self._store, binary, lock, name, self._password)
-        try:
+        async with OnFailureAwait(process.kill):
             await self._until_ready(process, port, monitor_password, deadline)
             for line in process.store_warnings(after_kill=after_kill):
                 log.warning("%s: messages may be missing, nats-server says: %s", self._store.folder, line)
@@ -126,9 +127,6 @@ class EmbeddedServer:
                 gives_way=self._gives_way,
             )
             self._store.write_record(record)
-        except BaseException:
-            await process.kill()
-            raise
         return process
 
     async def _until_ready(self, process: ServerProcess, port: int, monitor_password: str, deadline: float) -> None:

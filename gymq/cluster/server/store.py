@@ -9,6 +9,7 @@ import secrets
 import shutil
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -16,6 +17,7 @@ import msgspec
 from gymq.cluster.server.address import HOST
 from gymq.cluster.server.config import LOG_FILE, LOG_MAX_BYTES
 from gymq.errors import UsageError
+from gymq.processes.failing import OnFailure
 
 CONFIG_FILE = "nats-server.conf"
 _GRACE_S = 1.0  # a server whose owner was killed just now needs a moment to end
@@ -63,7 +65,7 @@ class Store:
         with self._checked():
             self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             lock = os.open(self._lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-        try:
+        with OnFailure(partial(os.close, lock)):
             begun = time.monotonic()
             while not _is_locked(lock, fcntl.LOCK_EX):
                 asks = not gives_way and self._owner_gives_way()
@@ -79,9 +81,6 @@ class Store:
                 os.pwrite(lock, str(os.getpid()).encode(), 0)
                 if not gives_way:
                     self._wanted.unlink(missing_ok=True)
-        except BaseException:
-            os.close(lock)
-            raise
         return lock
 
     async def owner(self) -> str | None:

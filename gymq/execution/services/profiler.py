@@ -61,7 +61,7 @@ class _Profiled:
             return
         try:
             add_outcome(self.profile, sequence, outcome)
-        except Exception as error:
+        except (ArithmeticError, RecursionError, TypeError, ValueError) as error:
             log.warning("%s is left out of the profile of %s: %r", sequence, outcome.run, error)
 
 
@@ -198,9 +198,7 @@ class Profiler:
                     if not await self._store(run, profiled):
                         # Another profiler was faster, or the run was deleted.
                         self._runs[run] = await self._load(run, position)
-                except Exception as error:
-                    if isinstance(error, BusError) and not isinstance(error, TooLarge):
-                        raise
+                except (TooLarge, ArithmeticError, RecursionError, TypeError, ValueError) as error:
                     self._set_aside(run, error)
             elif time.monotonic() - profiled.changed_at > 600.0:
                 # A run that continues after so long is read from its checkpoint.

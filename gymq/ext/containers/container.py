@@ -12,6 +12,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from gymq.failures import ComponentFailed
+from gymq.processes.background import end_task
+from gymq.processes.failing import OnFailureAwait
 from gymq.processes.passed_environment import passed
 from gymq.sandbox.interface import ProgramResult
 from gymq.sandbox.process import GRACE_S, finish_process, kill_group, run_command, start_process
@@ -59,11 +61,8 @@ class Container(Workspace):
         self._folders = {inside: os.path.abspath(outside) for inside, outside in (folders or {}).items()}
 
     async def start(self) -> None:
-        try:
+        async with OnFailureAwait(self.stop):
             await engine_output(*self._start_command(), failure=f"no container of {self.image}: ", wall_s=START_S)
-        except BaseException:
-            await self.stop()
-            raise
 
     async def stop(self) -> None:
         await asyncio.shield(run_command(self._stop_command(), wall_s=COMMAND_S, env=engine_environment()))
@@ -100,15 +99,14 @@ class Apptainer(Container):
             command = ["sh", "-c", _KEEPER, self.name, f"{START_S:.0f}", f"{self._life_s:.3f}", *self._start_command()]
             keeper = await start_process(command, env=engine_environment(), stdin=theirs.fileno())
         self._ended = asyncio.create_task(finish_process(keeper, lambda: kill_group(keeper), wall_s=None))
-        try:
+        async with OnFailureAwait(self._give_up):
             if not await asyncio.get_running_loop().sock_recv(self._line, 1):
                 raise ComponentFailed(f"no container of {self.image}: apptainer instance {(await self._ended).report}")
-        except BaseException:
-            self._ended.cancel()
-            await asyncio.wait([self._ended])
-            self._line.close()
-            await super().stop()
-            raise
+
+    async def _give_up(self) -> None:
+        await end_task(self._ended)
+        self._line.close()
+        await super().stop()
 
     async def stop(self) -> None:
         self._line.close()

@@ -12,10 +12,12 @@ import socket
 import tarfile
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any, Self
 
 from gymq.ext.containers.container import Container, engine_environment, engine_output
 from gymq.failures import ComponentFailed
+from gymq.processes.failing import OnFailureAwait
 from gymq.sandbox import SandboxOptions
 from gymq.sandbox.interface import LimitName, Limits, Program, ProgramResult, ProgramSession, Sandbox
 from gymq.sandbox.process import finish_process, kill_group, start_process
@@ -100,14 +102,11 @@ class DockerSandbox(Sandbox):
 
     async def open(self, program: Program, limits: Limits) -> ProgramSession:
         name = self._new_name()
-        try:
+        async with OnFailureAwait(partial(self._remove, name)):
             process = await self._start(name, program, limits)
             assert process.stdin is not None
             process.stdin.write(_archive(program.files))
             return _DockerSession(self, name, process, limits)
-        except BaseException:
-            await self._remove(name)
-            raise
 
     async def stop(self) -> None:
         await asyncio.gather(*(self._remove(name) for name in list(self._containers)))

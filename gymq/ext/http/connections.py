@@ -18,6 +18,7 @@ from aiohttp import web
 
 from gymq.ext.http.requests import Handler
 from gymq.processes.background import RunningTasks
+from gymq.processes.failing import OnFailure
 
 log = logging.getLogger("gymq.ext.http.connections")
 
@@ -185,7 +186,7 @@ def _bound(family: int, address: Any, *, is_only: bool) -> socket.socket:
         is_only: whether no other one listens at the port; then `::` means all addresses, those of IPv4 too.
     """
     made = socket.socket(family, socket.SOCK_STREAM)
-    try:
+    with OnFailure(made.close):
         made.setblocking(False)
         made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
@@ -193,9 +194,6 @@ def _bound(family: int, address: Any, *, is_only: bool) -> socket.socket:
         made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # connections inherit it
         made.bind(address)
         made.listen(16_384)  # the system may allow fewer
-    except BaseException:
-        made.close()
-        raise
     return made
 
 

@@ -11,6 +11,7 @@ from gymq.errors import PortTaken
 from gymq.ext.http.connections import Listener
 from gymq.ext.http.origin import OriginCheck
 from gymq.ext.http.requests import Handler, connections_log, errors_as_json
+from gymq.processes.failing import OnFailureAwait
 
 
 class HttpServer:
@@ -48,16 +49,13 @@ class HttpServer:
         )
         await self._runner.setup()
         assert self._runner.server is not None
-        try:
+        async with OnFailureAwait(self.close):
             for port in dict.fromkeys(ports):
                 try:
                     await self._listener.open(self._runner.server, host, port)
                 except OSError as error:
                     reason = error.strerror or str(error)
                     raise PortTaken(f"{host}:{port}: cannot listen: {reason}; choose another port") from None
-        except BaseException:
-            await self.close()
-            raise
 
     @property
     def ports(self) -> list[int]:

@@ -9,7 +9,8 @@ import pydantic
 
 from gymq.authoring import OptionsError, WorkerOptions
 from gymq.ext.mcp.servers import McpConnection, ServerOptions, require_library
-from gymq.failures import ComponentFailed, InvalidTask, ToolError, no_such_tool
+from gymq.failures import InvalidTask, ToolError, no_such_tool
+from gymq.processes.failing import OnFailureAwait
 from gymq.resources import Resources, Row
 
 RowT = TypeVar("RowT", bound=Row)
@@ -68,18 +69,15 @@ class McpResources(Resources[RowT, McpTools]):
     async def open(self, row: RowT) -> McpTools:
         options = self.options
         connections = [McpConnection(name, server) for name, server in options.servers.items()]
-        try:
-            async with asyncio.TaskGroup() as group:
-                for connection in connections:
-                    group.create_task(connection.open(options.open_timeout_s))
+        async with OnFailureAwait(lambda: asyncio.gather(*(connection.close() for connection in connections))):
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for connection in connections:
+                        group.create_task(connection.open(options.open_timeout_s))
+            except ExceptionGroup as failed:
+                raise failed.exceptions[0] from None
             _check_names(connections)
-            offered = _offered(row, connections)
-        except BaseException as error:
-            await asyncio.gather(*(connection.close() for connection in connections))
-            if isinstance(error, ExceptionGroup) and (unusable := error.subgroup(ComponentFailed)):
-                raise unusable.exceptions[0] from None
-            raise
-        return McpTools(connections, offered, options.call_timeout_s)
+            return McpTools(connections, _offered(row, connections), options.call_timeout_s)
 
     async def close(self, state: McpTools) -> None:
         await state.close()

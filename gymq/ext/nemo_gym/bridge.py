@@ -30,6 +30,7 @@ from gymq.ext.nemo_gym.resources_routes import ResourcesRoutes
 from gymq.ext.nemo_gym.rollouts import Rollouts
 from gymq.ext.nemo_gym.settings import BridgeSettings
 from gymq.extensions import extensions
+from gymq.processes.failing import OnFailureAwait
 from gymq.redaction import hide
 
 log = logging.getLogger("gymq.ext.nemo_gym")
@@ -97,13 +98,9 @@ class Bridge:
         await self.rollouts.start()
         ports = [settings.port, *(place.port for place in self._context.directory)]
         routes = self._all_routes()
-        try:
+        async with OnFailureAwait(self.rollouts.stop), OnFailureAwait(self._server.close):
             await self._server.start(routes, settings.host, ports)
             await self.rollouts.cancel_orphans()  # not before: a bridge that has the port is alive
-        except BaseException:
-            await self._server.close()
-            await self.rollouts.stop()
-            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -9,11 +9,13 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import Awaitable, Mapping
+from functools import partial
 from typing import Any, Self
 
 from gymq.errors import UsageError
 from gymq.ext.ray.cluster import join
 from gymq.failures import ComponentFailed
+from gymq.processes.failing import OnFailure, OnFailureAwait
 from gymq.sandbox.interface import MIB, Limits, Program, ProgramResult, ProgramSession, Sandbox, SessionEnded, clock_s
 from gymq.sandbox.local import LocalSandbox
 from gymq.sandbox.options import SandboxOptions
@@ -117,22 +119,16 @@ class RaySandbox(Sandbox):
         await self.start()
         async with self._slots:
             task = self._run_there.remote(self._isolation, self.python, program, limits)
-            try:
+            with OnFailure(partial(self._cluster.ray.cancel, task, force=True)):
                 ended: ProgramResult = await self._answer(task, limits.time_s)
-            except BaseException:
-                self._cluster.ray.cancel(task, force=True)
-                raise
         return ended
 
     async def open(self, program: Program, limits: Limits) -> ProgramSession:
         await self.start()
         session = _RaySession(self, self._host.remote(self._isolation, self.python))
         self._sessions.add(session)
-        try:
+        async with OnFailureAwait(session.close):
             await self._answer(session.actor.open.remote(program, limits), 0.0)
-        except BaseException:
-            await session.close()
-            raise
         return session
 
     async def stop(self) -> None:
@@ -159,11 +155,8 @@ class _RaySession(ProgramSession):
         self.actor = actor
 
     async def exchange(self, message: bytes, timeout_s: float) -> bytes:
-        try:
+        async with OnFailureAwait(self.close):
             reply: bytes = await self._owner._answer(self.actor.exchange.remote(message, timeout_s), timeout_s)
-        except BaseException:
-            await self.close()
-            raise
         return reply
 
     async def close(self) -> None:
@@ -244,11 +237,8 @@ class Ray(Workspace):
         actor = ray.remote(**needs, max_restarts=0, scheduling_strategy="SPREAD")(_Node)
         self._actor = actor.remote(self._env, self._memory_mib, self._folder)
         wanted = f"{self._num_cpus:g} free CPUs" + (f" and {self._memory_mib} MiB" if self._memory_mib else "")
-        try:
+        with OnFailure(partial(ray.kill, self._actor)):
             await self._answer(self._actor.open.remote(), START_S, f"Ray has no node with {wanted}")
-        except BaseException:
-            ray.kill(self._actor)
-            raise
 
     async def stop(self) -> None:
         await asyncio.shield(self._leave())
@@ -259,12 +249,9 @@ class Ray(Workspace):
         self._num_programs += 1
         number = self._num_programs
         ending = self._actor.run.remote(number, script, wall_s, dict(env or {}), stdin)
-        try:
+        async with OnFailureAwait(lambda: asyncio.shield(self._end(number))):
             limit_s = wall_s + GRACE_S + PATIENCE_S
             ended: ProgramResult = await self._answer(ending, limit_s, "Ray did not report how a program ended")
-        except BaseException:
-            await asyncio.shield(self._end(number))
-            raise
         return ended
 
     async def _end(self, number: int) -> None:

@@ -22,6 +22,7 @@ from gymq.errors import UsageError
 from gymq.ext.trainers.adapting import place_index, refuse_unknown, warn_if_dropped
 from gymq.ext.trainers.forms import to_trl
 from gymq.failures import JudgeFailed, RolloutError
+from gymq.processes.failing import OnFailure
 from gymq.processes.loop_thread import LoopThread
 from gymq.protocol.messages import FailureClass
 from gymq.runs.local_verifiers import Verifiers, verify_again
@@ -152,11 +153,8 @@ class VerifierReward:
         self._verifiers = Verifiers(load([str(path) for path in config], []), models=_NoModels(), only=resources)
         self._resources = resources
         self._thread = LoopThread()
-        try:
+        with OnFailure(self.close):
             self._thread.run(self._verifiers.prepare(resources))
-        except BaseException:
-            self.close()
-            raise
 
     def close(self) -> None:
         self._thread.run(self._verifiers.__aexit__())

@@ -21,6 +21,7 @@ from gymq.data.records import Record
 from gymq.ext.trainers.adapting import records_of, warn_if_dropped
 from gymq.ext.trainers.forms import to_verl
 from gymq.ext.trainers.verl_rollouts import VerlRollouts
+from gymq.processes.failing import failure_logged
 from gymq.processes.loop_thread import LoopThread
 from gymq.trainer.groups import Row
 
@@ -58,17 +59,18 @@ class _Worker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):
         prompt.pop("agent_name", None)
         status = "failure"
         try:
-            group = await self._rollouts.group(prompt.get("row"), step, size, validate=validate, is_greedy=is_greedy)
-            for session, sample in enumerate(group.samples):
-                first, *branches = [_output(record, config.response_length, step) for record in sample.records()]
-                # The last sequence is the one by which verl counts the sample.
-                await self._agent_loop_postprocess([*branches, first], validate, session_id=session, **prompt)
-            if group.is_complete:
-                status = "finished"
-            else:
-                log.warning("%s; verl trains without what is missing", group.why_incomplete())
-        except Exception:
-            log.exception("a prompt of step %s was not rolled out", step)  # as verl does
+            with failure_logged(log, "a prompt of step %s was not rolled out", step):  # as verl does
+                group = await self._rollouts.group(
+                    prompt.get("row"), step, size, validate=validate, is_greedy=is_greedy
+                )
+                for session, sample in enumerate(group.samples):
+                    first, *branches = [_output(record, config.response_length, step) for record in sample.records()]
+                    # The last sequence is the one by which verl counts the sample.
+                    await self._agent_loop_postprocess([*branches, first], validate, session_id=session, **prompt)
+                if group.is_complete:
+                    status = "finished"
+                else:
+                    log.warning("%s; verl trains without what is missing", group.why_incomplete())
         finally:
             await transfer_queue.async_kv_put(key=uid, partition_id=partition, tag={"status": status})
 

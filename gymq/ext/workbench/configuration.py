@@ -12,6 +12,7 @@ from rich.syntax import Syntax
 
 from gymq.authoring import OptionsError
 from gymq.cli.shared.configuration import check_instance
+from gymq.cluster.worker_process import WorkerFailed
 from gymq.config import Config, ConfigError, Instance, masked
 from gymq.errors import UsageError
 from gymq.execution.loading.registry import WorkerNotFound
@@ -74,10 +75,8 @@ def _problem(config: Config, found: Instance) -> str | None:
     """Return what is wrong with the worker of an instance, in one line; None if nothing is."""
     try:
         check_instance(config, found)
-    except (OptionsError, WorkerNotFound) as error:
-        return str(error)
     except BadToken as error:
         return f"{found.name}: {error}"
-    except Exception as error:  # the worker's own code, which may raise anything while it is imported
-        return f"{found.name}: {found.implementation} cannot be loaded: {type(error).__name__}: {error}"
+    except (OptionsError, WorkerFailed, WorkerNotFound) as error:
+        return str(error)
     return None

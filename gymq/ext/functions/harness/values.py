@@ -89,9 +89,7 @@ def decode(form: Any) -> Any:
         raise ValueError("a value of an unknown type")
     try:
         return make(parts)
-    except RecursionError:
-        raise
-    except Exception as error:
+    except (ArithmeticError, IndexError, TypeError, ValueError) as error:
         raise ValueError(f"no form of a value: {error}") from None
 
 
