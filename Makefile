@@ -101,8 +101,8 @@ unit: $(VENV)/installed-dev
 
 nightly: $(VENV)/installed-dev
 	@$(BIN)/python -m compileall -qq gymq workers tests
-	$(BIN)/python -m pytest -m nightly --numprocesses 2 --dist loadfile --ignore tests/chaos
-	$(BIN)/python -m pytest -m nightly tests/chaos
+	$(BIN)/python -m pytest -m nightly --numprocesses 2 --dist loadfile --ignore tests/chaos --ignore tests/ext/trainers/chaos
+	$(BIN)/python -m pytest -m nightly tests/chaos tests/ext/trainers/chaos
 
 # Most of a change shows in these.
 check: lint
@@ -115,7 +115,7 @@ wheel-test: $(VENV)/installed-dev
 	$(BIN)/python -m pytest tests/wheel -rs
 
 # Failing tests fail `make unit`; here only what they ran counts. The page is htmlcov/index.html.
-TESTS ?= tests workers --ignore tests/chaos
+TESTS ?= tests workers --ignore tests/chaos --ignore tests/ext/trainers/chaos
 coverage: $(VENV)/installed-dev
 	-$(BIN)/coverage run -m pytest --numprocesses 2 --dist loadfile $(TESTS)
 	$(BIN)/coverage combine --quiet

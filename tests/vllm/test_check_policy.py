@@ -17,15 +17,16 @@ import pytest
 from gymq.workers.models.local_vllm_model.worker import LocalVLLMModel
 
 import gymq
-from gymq.ext.policy_check.findings import check_policy
-from gymq.ext.policy_check.reference import PolicyReference
-from gymq.ext.policy_check.vllm_prompts import PromptLogProbs
 from gymq.protocol.messages import PromptRead
 from gymq.protocol.tokens import note_sampling
 from tests.support.ports import free_port
 from tests.support.waiting import until_answer
 
 from .tiny_policy import ON_CPU, POLICY
+
+check_policy = pytest.importorskip("gymq.ext.policy_check.findings").check_policy
+PolicyReference = pytest.importorskip("gymq.ext.policy_check.reference").PolicyReference
+PromptLogProbs = pytest.importorskip("gymq.ext.policy_check.vllm_prompts").PromptLogProbs
 
 pytestmark = [pytest.mark.vllm, pytest.mark.asyncio(loop_scope="session")]
 

@@ -12,6 +12,7 @@ from gymq.ext.gateway import Capture, Gateway
 from gymq.protocol.messages import Generate
 from gymq.sandbox import Subprocess
 from gymq.testing import reply
+from tests.support.asking_program import PROGRAM
 from tests.workers.agents.script import Script, agent, rollout, said
 from tests.workers.agents.swe import needs_docker
 
@@ -197,21 +198,6 @@ async def test_calls_beyond_the_limit_are_refused():
     with pytest.raises(gymq.RolloutError, match="used up"):
         await capture.ask({"input": [user("?")]})
     assert capture.limit_reached
-
-
-PROGRAM = """
-import json, os, urllib.request
-asked = {"model": "any", "messages": [{"role": "user", "content": "Capital of Switzerland?"}]}
-for turn in range(2):
-    request = urllib.request.Request(
-        os.environ["OPENAI_BASE_URL"] + "/chat/completions",
-        json.dumps(asked).encode(),
-        {"Authorization": "Bearer " + os.environ["OPENAI_API_KEY"], "Content-Type": "application/json"},
-    )
-    answer = json.load(urllib.request.urlopen(request))["choices"][0]["message"]
-    asked["messages"] += [answer, {"role": "user", "content": "Sure?"}]
-print(answer["content"])
-"""
 
 
 async def asks_from(place, host):

@@ -6,11 +6,10 @@ from typing import Any
 import pytest
 
 from gymq.ext.nemo_gym.addresses import add_addresses
-
-from .cases import OWN_CASES, CoreCase, read_file
-from .comparison import Mismatch
-from .core import check_core
-from .suites import config
+from tests.conformance.cases import OWN_CASES, CoreCase, read_file
+from tests.conformance.comparison import Mismatch
+from tests.conformance.core import check_core
+from tests.conformance.suites import config
 
 BASIC = next(case for case in read_file(OWN_CASES / "core_config.jsonl").cases if case.id == "cf-basic")
 

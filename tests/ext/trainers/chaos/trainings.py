@@ -1,7 +1,8 @@
-"""`python -m tests.chaos.trainings`: a trainer trains, and whatever there is, itself too, is killed or frozen.
+"""A trainer trains, and whatever there is, itself too, is killed or frozen.
 
-It runs the loop of an adapter, as `counting_trainer` has it, and is started again when it dies. The figures:
-rollouts that are stored, how many there have to be, and waste: those that no update was made with.
+It runs the loop of an adapter, as `counting_trainer` has it, and is started again when it dies. The figures of
+`python -m tests.ext.trainers.chaos.trainings`: rollouts that are stored, how many there have to be, and waste: those
+that no update was made with.
 
 verl's adapter needs verl: GYMQ_GENERATORS_PYTHON names a Python that has it (`make .venv-generators/installed`).
 """
@@ -30,13 +31,13 @@ from gymq.cluster.launch import Cluster
 from gymq.cluster.server.store import Store
 from gymq.protocol.instances import Instance
 from gymq.protocol.messages import VerifiedRollout
+from tests.chaos.experiment import ACK_WAIT_S, done
+from tests.chaos.fault_injector import FaultInjector
+from tests.chaos.scenario import REPEATS, WORKERS, Scenario
 
 from .counting_trainer import GROUPS, LOOPS, SAMPLES, expected
-from .experiment import ACK_WAIT_S, done
-from .fault_injector import FaultInjector
-from .scenario import REPEATS, WORKERS, Scenario
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[4]
 STEPS = 10
 TURNS = 6
 FAULT_EVERY_S = 1.0  # at most, and after so many model calls: a slow machine meets no more of them than a fast one

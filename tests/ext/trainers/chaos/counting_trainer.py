@@ -1,9 +1,9 @@
 """A trainer whose updates are counted only: the loop of an adapter, checkpoints, pushes, and the rewards that it got.
 
-`python tests/chaos/counting_trainer.py trl --nats URL --run NAME --rows FILE --folder FOLDER`. It trains in a process
-of its own, whose number is in the file `training`. If that dies another one resumes from the checkpoint; it need not
-import anything again, which takes verl longer than most things live here. The weights are the number of the step. No
-other tests are imported, since this also runs in environments of trainers.
+`python counting_trainer.py trl --nats URL --run NAME --rows FILE --folder FOLDER`. It trains in a process of its own,
+whose number is in the file `training`. If that dies another one resumes from the checkpoint; it need not import
+anything again, which takes verl longer than most things live here. The weights are the number of the step. No other
+tests are imported, since this also runs in environments of trainers.
 """
 
 from __future__ import annotations

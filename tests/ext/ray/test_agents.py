@@ -7,14 +7,16 @@ from typing import Any
 import pytest
 
 import gymq
-from gymq.ext.gateway import Capture, Gateway
 from gymq.ext.ray import Ray
 from gymq.testing import prompt, reply
 from gymq.testing.agent_harness import AgentHarness
-from tests.ext.gateway.test_capture import PROGRAM
-from tests.ext.ray.test_place import FAMILY, is_gone
-from tests.ext.ray.test_place import cluster as cluster
+from tests.support.asking_program import PROGRAM
 from tests.support.waiting import until
+
+from .test_place import FAMILY, is_gone
+from .test_place import cluster as cluster
+
+gateway = pytest.importorskip("gymq.ext.gateway")
 
 
 class Asks(gymq.Agent):
@@ -24,11 +26,11 @@ class Asks(gymq.Agent):
         then: str = "true"
 
     async def run(self, rollout: gymq.Rollout) -> gymq.Verdict:
-        capture, place = Capture(rollout), Ray()
+        capture, place = gateway.Capture(rollout), Ray()
         async with (
             place,
-            Gateway(await place.gateway_host()) as gateway,
-            gateway.admit(rollout.id, capture.ask) as admission,
+            gateway.Gateway(await place.gateway_host()) as opened,
+            opened.admit(rollout.id, capture.ask) as admission,
         ):
             await place.write("program.py", PROGRAM.encode())
             script = f"python3 program.py && {self.options.then}"
