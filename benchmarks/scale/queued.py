@@ -2,9 +2,8 @@
 
 First a collection of so many rows whose model, which answers 1,000 calls at a time as models do by default, takes for
 ever: its rows are materialised and its window is submitted. Then the rest of the million is submitted in runs of
-100,000
-tasks: one run may have no more in the queue.
-Says what each process needs on the way, and how long `gymq status` and another start of the collection take then.
+100,000 tasks: one run may have no more in the queue. Says what each process needs on the way, and how long `gymq
+status` and another start of the collection take then.
 """
 
 from __future__ import annotations

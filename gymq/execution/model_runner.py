@@ -23,7 +23,7 @@ from gymq.execution.conversations import Conversations
 from gymq.execution.weights_follower import WeightsFollower
 from gymq.failures import JudgeFailed, RolloutError, failing_as
 from gymq.model import Model, ModelMemory, ModelRequest
-from gymq.protocol import subjects, tokens
+from gymq.protocol import packing, subjects, tokens
 from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.messages import (
     BlobRef,
@@ -211,15 +211,15 @@ class ModelRunner:
         version = self.model.policy_version
         response = await self._of_author(self.model.respond(model_request))
         try:
-            if tokens.count(response) < LONG_REPLY:
-                tokens.pack(response)
+            if packing.count(response) < LONG_REPLY:
+                packing.pack(response)
             else:
                 # Many replies may come at once, as an engine's do that has batched them.
                 async with self._long_replies.take():
-                    tokens.pack(response)
+                    packing.pack(response)
             after = self.model.policy_version
-            versions = tokens.label(response, model_request.versions or list(dict.fromkeys((version, after))))
-            tokens.note_sampling(response, model_request.sampling)
+            versions = packing.label(response, model_request.versions or list(dict.fromkeys((version, after))))
+            packing.note_sampling(response, model_request.sampling)
         except Exception as error:
             text = f"invalid response from model {self.model.name}: {error}"
             raise RolloutError(FailureClass.MODEL_FAILED, text) from error

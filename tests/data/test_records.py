@@ -12,7 +12,8 @@ from gymq.data.records import NotTrainable, Record
 from gymq.data.routed_experts import read_experts
 from gymq.data.trainer_results import encode_result, result_fields, with_lists
 from gymq.protocol.messages import VerifiedRollout
-from gymq.protocol.tokens import TOKEN_FIELDS, CallTokens, ContinuedPrompt, TokenChain, pack_fields
+from gymq.protocol.packing import pack_fields
+from gymq.protocol.tokens import TOKEN_FIELDS, CallTokens, ContinuedPrompt, TokenChain
 from tests.support.engine import Body
 from tests.support.experts import npy
 from tests.support.turns import result_of

@@ -17,7 +17,7 @@ from gymq.execution import model_runner
 from gymq.execution.model_runner import BusModels, ModelRunner
 from gymq.failures import JudgeFailed, RolloutError
 from gymq.model import ModelRequest
-from gymq.protocol import subjects, tokens
+from gymq.protocol import packing, subjects
 from gymq.protocol.messages import FailureClass, Generate, Generated, PromptRead, ReadPrompt
 from gymq.testing import reply
 from tests.support.waiting import DEADLINE_S
@@ -97,7 +97,7 @@ async def test_long_replies_that_come_at_once_are_packed_in_rounds_of_the_event_
     calls: Calls, model: Scripted, run: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     packed: list[str] = []
-    pack = tokens.pack
+    pack = packing.pack
 
     def note(response: dict[str, Any]) -> None:
         packed.append("reply")
@@ -105,7 +105,7 @@ async def test_long_replies_that_come_at_once_are_packed_in_rounds_of_the_event_
         pack(response)
 
     monkeypatch.setattr(model_runner, "LONG_REPLY", 3)
-    monkeypatch.setattr(tokens, "pack", note)
+    monkeypatch.setattr(packing, "pack", note)
     model.answer = with_tokens
     await asyncio.gather(*(generate(calls, run) for _ in range(20)))
     assert packed == ["reply", "next round"] * 20

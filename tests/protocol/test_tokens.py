@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from gymq.protocol import tokens
 from gymq.protocol.codec import Decoder, encode
 from gymq.protocol.messages import BadMessage, Generated, Verify
-from gymq.protocol.tokens import CallTokens, ContinuedPrompt, TokenChain, decode_ext, encode_ext, encode_json, pack
+from gymq.protocol.packing import pack
+from gymq.protocol.tokens import CallTokens, ContinuedPrompt, TokenChain, decode_ext, encode_ext, encode_json
 
 decode = Decoder(Generated)
 floats32 = st.floats(width=32, allow_nan=False, allow_infinity=False)

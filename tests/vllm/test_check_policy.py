@@ -18,7 +18,7 @@ from gymq.workers.models.local_vllm_model.worker import LocalVLLMModel
 
 import gymq
 from gymq.protocol.messages import PromptRead
-from gymq.protocol.tokens import note_sampling
+from gymq.protocol.packing import note_sampling
 from tests.support.ports import free_port
 from tests.support.waiting import until_answer
 

@@ -24,7 +24,7 @@ from gymq.workers.models.vllm_model.worker import VLLMModel
 import gymq
 from gymq.ext.gateway import Gateway
 from gymq.ext.gateway.gateway import asks_through
-from gymq.protocol import tokens
+from gymq.protocol import packing
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import BadMessage, Generated
 from gymq.responses import output_text
@@ -284,7 +284,7 @@ def answers_of(model: gymq.Model) -> Callable[[dict[str, Any]], Any]:
 
     async def answer(params: dict[str, Any]) -> dict[str, Any]:
         reply = await model.respond(gymq.ModelRequest(params, "run/0/0", "run/0/0", 30.0))
-        tokens.pack(reply)
+        packing.pack(reply)
         try:
             encode(Generated(response=reply))
         except BadMessage as error:  # as a worker answers then

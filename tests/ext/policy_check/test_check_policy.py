@@ -21,7 +21,7 @@ from gymq.ext.policy_check.source import LogProbSource, Unknown
 from gymq.ext.policy_check.vllm_prompts import PromptLogProbs
 from gymq.protocol.instances import Instance
 from gymq.protocol.messages import PromptRead
-from gymq.protocol.tokens import note_sampling
+from gymq.protocol.packing import note_sampling
 from tests.workers.models.scripted_engine import ScriptedEngine
 
 FORM = {"ids of prompts", "ends of replies", "spans and masks", "turns continue"}

@@ -20,7 +20,7 @@ from gymq.workers.models.vllm_model import token_places
 from gymq.workers.models.vllm_model.completion_body import LogProbs
 
 from gymq.protocol.decoding import UNDECODABLE
-from gymq.protocol.tokens import pack_fields
+from gymq.protocol.packing import pack_fields
 from gymq.responses import InvalidReply, InvalidRequest, token_fields
 from gymq.responses.errors import warn_once
 

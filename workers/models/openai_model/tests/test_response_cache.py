@@ -17,7 +17,7 @@ from gymq.workers.models.openai_model.tests.replies import response
 from gymq.workers.models.openai_model.worker import OpenAIModel
 
 import gymq
-from gymq.protocol.tokens import pack
+from gymq.protocol.packing import pack
 
 
 @pytest.fixture(autouse=True)

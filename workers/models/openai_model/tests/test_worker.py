@@ -15,7 +15,7 @@ from gymq.workers.models.openai_model.tests.replies import USAGE, completion, re
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming
 
-from gymq.protocol.tokens import pack
+from gymq.protocol.packing import pack
 from gymq.testing import function_call
 
 TOOL = {

@@ -13,7 +13,7 @@ from gymq.workers.models.vllm_model.tests.conftest import KEY, Start, ask, ask_c
 
 import gymq
 from gymq.model import ModelMemory
-from gymq.protocol.tokens import pack
+from gymq.protocol.packing import pack
 from gymq.responses import errors, function_calls, output_text, overflowed
 from gymq.testing import function_call
 
