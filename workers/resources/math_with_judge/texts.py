@@ -25,6 +25,23 @@ _EXPONENT = re.compile(r" ?\^ ?(?:\{(-?\d)\}|(-?\d))")
 _PIECE = re.compile(r"\\(?:text(?:bf|it|rm|normal)?|mathrm|mbox) ?\{[^{}]*\}|\^-?\d|[A-Za-z]+|[^A-Za-z]")
 _NO_UNIT = re.compile(r"\\%|\^ ?\{? ?\\circ ?\}?")
 _FORMULA_NAMES = frozenset({"sin", "cos", "tan", "cot", "sec", "csc", "log", "exp", "max", "min", "gcd", "lcm", "mod"})
+_THERE_IS = r"(?:there (?:is|are|exists?) )?"
+_NUMBERS_OF = r"real|complex|rational|integer|integral|natural|whole|positive|negative|nonnegative"
+# What answers say in place of a value, in lower case. Of what kind a solution would be is in the group `kind`.
+_STATEMENTS = {
+    "none": re.compile(
+        rf"{_THERE_IS}no (?:(?P<kind>(?:{_NUMBERS_OF})(?: (?:{_NUMBERS_OF}))*) )?(?:such )?"
+        r"(?:solutions?|roots?|answers?|values?|numbers?|integers?|triangles?)(?: exists?| is possible)?"
+        r"|no (?:such )?[a-z] exists"
+        r"|none(?: exists?)?|(?:[a-z] ?(?:=|\\in) ?)?(?:(?:the )?(?:empty|null) set|\\emptyset|\u00f8)"
+    ),
+    "undefined": re.compile(
+        r"(?:(?:it|(?:the )?(?:limit|value|derivative|integral|slope)) )?"
+        r"(?:(?:is )?(?:undefined|not defined)|(?:does not|doesn't) exist|d\.?n\.?e\.?)"
+    ),
+    "infinite": re.compile(rf"{_THERE_IS}(?:infinitely many|(?:an )?infinite(?: number of)?)(?: solutions?| roots?)?"),
+}
+_NOTE = re.compile(r" ?\([^()]*\)\Z")
 _SMALL_WORDS = frozenset({"the", "a", "an", "of", "about", "approximately", "exactly", "in", "per"})
 
 
@@ -33,6 +50,9 @@ def same_text(expected: str, answer: str) -> bool | None:
     wanted, given = _plain(expected), _plain(answer)
     if not wanted:
         return None
+    if (statement := _statement(wanted)) is not None:
+        other_statement = _statement(given)
+        return other_statement is not None and _agree(*statement, *other_statement)
     if _ABBREVIATION.fullmatch(wanted) or (wanted.isupper() and _ABBREVIATION.fullmatch(given)):
         return _letters(wanted) == _letters(given).upper()
     if _LISTED.fullmatch(wanted):
@@ -74,6 +94,20 @@ def other_signs(expected: str, answer: str) -> bool:
     if not wanted or not given:
         return False
     return _powers(wanted) != _powers(given) or not (wanted <= given or given <= wanted)
+
+
+def _statement(text: str) -> tuple[str, str] | None:
+    """Return what an answer says in place of a value, and of which kind of numbers; None if it says something else."""
+    text = _NOTE.sub("", text.lower())
+    for name, pattern in _STATEMENTS.items():
+        if (found := pattern.fullmatch(text)) is not None:
+            return name, found.groupdict().get("kind") or ""
+    return None
+
+
+def _agree(one: str, kind: str, other: str, other_kind: str) -> bool:
+    """Return whether two statements agree; one that names no kind of numbers means those of the question."""
+    return one == other and (kind == other_kind or not kind or not other_kind)
 
 
 def _same_list(letters: str, given: str) -> bool | None:

@@ -374,3 +374,45 @@ def test_the_letter_i_is_the_imaginary_unit_of_numbers(expected, answer, is_same
 def test_a_formula_that_takes_long_to_read_is_not_read(formula):
     assert end_of_huge(formula)
     assert not end_of_huge("|x-1| + |x+2| = a = b = 5")
+
+
+STATEMENTS = {
+    "none": [
+        *("no solution", "No solutions.", r"\text{no solution}", r"\textbf{No Solution}", r"\mathrm{no\ solution}"),
+        *("no real solution", "There are no real solutions", "there is no solution", "No solution exists", "no~roots"),
+        *("no such number exists", r"\text{No } x \text{ exists}", "none", "None", "∅", r"\emptyset", r"\varnothing"),
+        *(r"\{ \}", r"x \in \emptyset", "the empty set", r"\text{Empty set}", r"no solution (x = 2 is extraneous)"),
+    ],
+    "undefined": [
+        *("does not exist", "DNE", r"\text{DNE}", "D.N.E.", "the limit does not exist", "Does Not Exist (DNE)"),
+        *("undefined", r"\text{Undefined}", "is not defined", "doesn't exist"),
+    ],
+    "infinite": [
+        *("infinitely many solutions", "infinitely many", r"\text{Infinitely many}", "infinite"),
+        *("there are infinitely many solutions", "an infinite number of solutions"),
+    ],
+}
+VALUES = [
+    "0",
+    r"\infty",
+    r"\{0\}",
+    "1 solution",
+    "no unique solution",
+    "all real numbers",
+    r"\phi",
+    "x",
+    "no",
+    "not none",
+]
+
+
+@pytest.mark.parametrize(("name", "expected"), [(name, one) for name, ones in STATEMENTS.items() for one in ones])
+def test_what_is_said_in_place_of_a_value_may_be_said_in_any_way(name, expected):
+    others = [one for other, ones in STATEMENTS.items() if other != name for one in ones]
+    assert [one for one in STATEMENTS[name] if not earns(expected, one)] == []
+    assert [one for one in [*others, *VALUES] if earns(expected, one) or earns(one, expected)] == []
+
+
+def test_no_solution_of_one_kind_is_not_that_of_another_kind():
+    assert earns("no integer solutions", "no solution")
+    assert not earns("no real solution", "no integer solution")
