@@ -19,7 +19,8 @@ _COMMANDS = (
 )
 _SIGNS = str.maketrans(
     {
-        **dict.fromkeys("\u2212\u2013\u2010\u2011\ufe63\uff0d", "-"),
+        **{chr(code + 0xFEE0): chr(code) for code in range(0x21, 0x7F)},  # of full width
+        **dict.fromkeys("\u2212\u2013\u2010\u2011\ufe63", "-"),
         **dict.fromkeys("\u200b\u200c\u200d\u2060\ufeff", ""),
         **{sign: f"\\{name} " for sign, name in _COMMANDS},
         "\u00b0": r"^{\circ}",
@@ -39,12 +40,17 @@ _REWRITTEN = (
     (re.compile(rf"\\(?:mathrm|operatorname)\s*\{{\s*({_FUNCTIONS}|max|min|gcd|lcm)\s*\}}"), r"\\\1"),
     (re.compile(r"\\(?:mathrm|mathit|mathbf|operatorname|rm|mathsf)\s*\{\s*([A-Za-z])\s*\}"), r"\1"),
     (re.compile(r"(?<=\d)(?:\\[,;:! ]|\{,\}|[\u2009\u202f\u00a0'](?=\d{3}))+(?=\d{3}(?!\d))"), ""),
+    (re.compile(r"(?<![\d.] )(?<![\d.])\d{1,3}(?: \d{3})+(?! ?[\d.])"), lambda found: found[0].replace(" ", "")),
     (SPACE, " "),
     (re.compile(r"[\u2009\u200a\u202f\u00a0]"), " "),
     (re.compile(r"\\varnothing(?![A-Za-z])|\\\{ ?\\\}"), r"\\emptyset "),
     (re.compile(r"\\prime(?![A-Za-z]) ?"), "'"),
     (re.compile(r"\^ ?(?:\{ ?('{1,9}) ?\}|(?='))"), r"\1"),
     (re.compile(r"(?<![\\A-Za-z])([AaPp])\. ?[Mm]\."), r"\1m"),
+    (re.compile(r"(?<=\d):00 ?((?:\\text ?\{ ?)?[AaPp]m\b)", re.IGNORECASE), r" \1"),
+    (re.compile(r"\\text ?\{ ?percent ?\}|\bpercent\b"), r"\\%"),
+    (re.compile(r"(?<= )!= ?"), r"\\ne "),
+    (re.compile(r"(?<![\\A-Za-z])log ?\( ?([^(),]{1,30}), ?(\d{1,3}) ?\)"), r"\\log_{\2}(\1)"),
     (re.compile(r", ?(?:\\text ?\{ ?and ?\}|and\b)"), ","),
     (
         re.compile(rf"{_OF_DEGREES}(?:\\left)?(?:\( ?{_DEGREES} ?(?:\\right)?\)|\{{ ?{_DEGREES} ?\}})"),
@@ -56,8 +62,8 @@ _REWRITTEN = (
         lambda found: rf"{found[1]}\overline{{{found[3] or found[4]}}}",
     ),
 )
-_ROOT = re.compile(r"([\u221a\u221b\u221c])\s*(?:\(([^()]*)\)|(\d+(?:\.\d+)?|[A-Za-z]))")
-_INDEX = {"\u221a": "", "\u221b": "[3]", "\u221c": "[4]"}
+_ROOT = re.compile(r"([\u221a\u221b\u221c]|(?<![\\A-Za-z])sqrt)\s*(?:\(([^()]*)\)|(\d+(?:\.\d+)?|[A-Za-z]))")
+_INDEX = {"\u221a": "", "\u221b": "[3]", "\u221c": "[4]", "sqrt": ""}
 _SCALE = re.compile(r"(?<=\d) ?(\\text ?\{)? ?(thousand|million|billion|trillion)\b ?")
 _ZEROS = {"thousand": 3, "million": 6, "billion": 9, "trillion": 12}
 _SAYS = re.compile(r"\\text ?\{([^{}]*)\}")
@@ -73,6 +79,7 @@ _CHOSEN = r"(\d{1,4}|[a-z]), ?(\d{1,4}|[a-z])"
 _BINOMIALS = (
     re.compile(rf"(?<![\\A-Za-z])(?:C|nCr|binom) ?\( ?{_CHOSEN} ?\)"),
     re.compile(r"(?:\{ ?\} ?)?[\^_] ?\{? ?(\d{1,4}|[a-z]) ?\}? ?C ?_ ?\{? ?(\d{1,4}|[a-z]) ?\}?"),
+    re.compile(r"(?<![\\A-Za-z])C ?_ ?\{? ?(\d{1,4}|[a-z]) ?\}? ?\^ ?\{? ?(\d{1,4}|[a-z]) ?\}?"),
     re.compile(r"\{? ?(\d{1,4}|[a-z]) ?\\choose ?(\d{1,4}|[a-z]) ?\}?"),
 )
 _OPENS = re.compile(r"(?<![\\A-Za-z])(sqrt|cbrt|abs)\s*\(|\^\s*\(")

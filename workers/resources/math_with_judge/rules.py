@@ -30,6 +30,7 @@ LONGEST_ANSWER = 200  # characters; or three times as many as the expected answe
 LONGEST_PROSE = 1_000  # characters at the end of a reply without a box, which are read
 MOST_PARTS = 15  # commands of LaTeX and members of lists; the same holds for them
 _PART = re.compile(r"[\\,;]")
+_DENIED = re.compile(r"(?:\bnot|n['\u2019]t) (?:equal to )?\$?-?\d[\d.,/]*+\$?")
 _JOINS = re.compile(r"[\s$,;.]*(?:(?:and|or|,|;)[\s$]*)?")
 
 
@@ -71,7 +72,7 @@ def _is_long(answer: str, expected_answer: str) -> bool:
 def _from_prose(expected_answer: str, end: str) -> Equivalence:
     wanted = tidy(expected_answer)
     if not end_of_huge(wanted):
-        end = end[end_of_huge(end) :].replace("\u2212", "-")
+        end = _DENIED.sub(" ", end[end_of_huge(end) :].replace("\u2212", "-"))
     found = by_library(wanted, end)
     if found.reward and is_contradiction(_read(end)):
         return Equivalence(0.0, found.extracted_answer)
@@ -81,7 +82,7 @@ def _from_prose(expected_answer: str, end: str) -> Equivalence:
 def last_answer(reply: str) -> str | None:
     """Return what the last box says, with those right before it that it is listed with; None without a box."""
     said = conclusion(reply)
-    found = boxes(said)
+    found = [box for box in boxes(said) if box.text.strip()]
     if not found:
         return None
     texts = [found[-1].text]  # from the last one backwards

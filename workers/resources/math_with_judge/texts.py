@@ -11,6 +11,8 @@ _TEXT = re.compile(r"\\(?:text(?:bf|it|rm|normal)?|mathrm|mbox)\s*\{([^{}]*)\}")
 _LETTERS = re.compile(r"[A-Z]{2,}|[A-Za-z]{3,}|(?i:no|on|or|is|it|in|if|ok|up|go|he|we|us)")
 # Letters in an order of their own, as of a multiple choice or of a ranking.
 _LISTED = re.compile(r"\(?[A-Z](?:(?: ?[,;] ?| )[A-Z])+\)?")
+_OPTION = re.compile(r"\(?([A-J])\)?")
+_LABELLED = re.compile(r"\(([A-J])\) ?\S")  # an option with its text
 _ABBREVIATION = re.compile(r"[A-Z](?:\. ?[A-Z])+\.?")
 _PART = r"[A-Za-z]+(?:['-][A-Za-z]+)*\.?"
 _WORDS = re.compile(rf"{_PART}(?: {_PART})+|[A-Z][a-z]*(?:'[A-Z]?[a-z]+|(?:-[A-Z][a-z]+)+)")
@@ -30,7 +32,7 @@ _NUMBERS_OF = r"real|complex|rational|integer|integral|natural|whole|positive|ne
 # What answers say in place of a value, in lower case. Of what kind a solution would be is in the group `kind`.
 _STATEMENTS = {
     "none": re.compile(
-        rf"{_THERE_IS}no (?:(?P<kind>(?:{_NUMBERS_OF})(?: (?:{_NUMBERS_OF}))*) )?(?:such )?"
+        rf"{_THERE_IS}no (?:(?P<kind>(?:{_NUMBERS_OF})(?: (?:{_NUMBERS_OF})){{0,2}}) )?(?:such )?"
         r"(?:solutions?|roots?|answers?|values?|numbers?|integers?|triangles?)(?: exists?| is possible)?"
         r"|no (?:such )?[a-z] exists"
         r"|none(?: exists?)?|(?:[a-z] ?(?:=|\\in) ?)?(?:(?:the )?(?:empty|null) set|\\emptyset|\u00f8)"
@@ -53,6 +55,8 @@ def same_text(expected: str, answer: str) -> bool | None:
     if (statement := _statement(wanted)) is not None:
         other_statement = _statement(given)
         return other_statement is not None and _agree(*statement, *other_statement)
+    if (option := _OPTION.fullmatch(wanted)) is not None and (chosen := _LABELLED.match(given)) is not None:
+        return chosen[1] == option[1]
     if _ABBREVIATION.fullmatch(wanted) or (wanted.isupper() and _ABBREVIATION.fullmatch(given)):
         return _letters(wanted) == _letters(given).upper()
     if _LISTED.fullmatch(wanted):

@@ -44,6 +44,16 @@ def test_different_numbers_are_different_however_close(one, other):
 
 
 SAME = [
+    ("12", "１２"),
+    ("(1,2)", "（1，2）"),
+    ("1 234 567", "1234567"),
+    (r"\sqrt{2}", "sqrt 2"),
+    ("log(x,2)", r"\log_2 x"),
+    (r"\mathrm{C}_{5}^{2}", "10"),
+    ("x != 3", r"x \neq 3"),
+    (r"12.5\%", r"12.5 \text{ percent}"),
+    (r"7:00 \text{ p.m.}", r"7 \text{ PM}"),
+    ("B", r"\textbf{(B)}\ 42"),
     (r"\frac{2}{3}", r"0.\overline{6}"),
     (r"0.\overline{142857}", r"\frac{1}{7}"),
     (r"\frac{61}{495}", r"0.1\overline{23}"),
@@ -416,3 +426,17 @@ def test_what_is_said_in_place_of_a_value_may_be_said_in_any_way(name, expected)
 def test_no_solution_of_one_kind_is_not_that_of_another_kind():
     assert earns("no integer solutions", "no solution")
     assert not earns("no real solution", "no integer solution")
+
+
+def test_an_option_with_its_text_is_that_option():
+    assert not earns("B", r"\textbf{(C)}\ 42")
+
+
+def test_an_empty_box_is_no_answer():
+    assert as_meant("4", r"Here \boxed{4}, as asked for in \boxed{}.").reward == 1.0
+
+
+@pytest.mark.parametrize("end", ["It is not 5.", "It isn't $5$.", "Final answer: not equal to 5", "Not 7, and not 5."])
+def test_a_number_that_a_reply_denies_is_no_answer(end):
+    assert as_meant("5", end).reward == 0.0
+    assert as_meant("6", f"{end} The answer is 6.").reward == 1.0
