@@ -20,7 +20,7 @@ from gymq.text.marks import FONT, SPACE, undressed
 FOREIGN_LETTERS = {ord(foreign): f" {letter}" for foreign, letter in zip("أبجدঅবডঢＡＢＣＤ", "ABCD" * 3, strict=True)}
 
 _MARKS = re.compile(
-    r"\\(?:left|right)(?![A-Za-z])|\\[()\[\]]"
+    r"\\(?:left|right)(?![A-Za-z])|\\[()\[\]{}]"
     r"|[*`$\"\u201c\u201d\u2018\u2019\u00ab\u00bb{}~]|(?<![A-Za-z0-9])_+|_+(?![A-Za-z0-9])"
 )
 _FORMULA = re.compile(r"[=^\\+<>\u2248\u226a\u226b\u221d]|\w_\w")

@@ -29,7 +29,7 @@ ONE = (
         "\\,{x}\\,",
         "{x}\\ ",
     ),
-    *("\\left({x}\\right)", "\\quad {x}", "<{x}>", "{x} ({other} is wrong)", "not {other}. {x}"),
+    *("\\{{{x}\\}}", "\\left({x}\\right)", "\\quad {x}", "<{x}>", "{x} ({other} is wrong)", "not {other}. {x}"),
     *("{x} and not {other}", "not {other} but {x}", "{x} rather than {other}", "{x} (not {other})", "the U.S. ({x})"),
 )
 SEVERAL = (

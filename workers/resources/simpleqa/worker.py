@@ -23,7 +23,7 @@ _LETTER = re.compile(r"(?<!\w)[ABC](?!\w)")
 _WORD = re.compile(r"(?<!\w)(?:NOT[_ ]ATTEMPTED|INCORRECT|CORRECT)(?!\w)")
 _ALONE = re.compile(r"\W*([ABC])\W*")
 _LABELLED = re.compile(r"\W*([ABC])\W*(?:[:)]|NOT[_ ]ATTEMPTED|INCORRECT|CORRECT)")
-_AT_THE_END = re.compile(r"(?<!\w)([ABC])\W*\Z")
+_AT_THE_END = re.compile(r"(?<![\w/])(?<!\bor )(?<!\band )([ABC])\W*\Z")
 _GRADE = re.compile(r"(?<!\w)(?:[ABC]|NOT[_ ]ATTEMPTED|INCORRECT|CORRECT)(?!\w)")
 _ARTICLE = re.compile(r"(?<!\w)A(?= [a-z])")
 _LETTER_OF_WORD = {"CORRECT": "A", "INCORRECT": "B", "NOT_ATTEMPTED": "C", "NOT ATTEMPTED": "C"}

@@ -172,6 +172,8 @@ async def test_a_row_that_does_not_fit_is_refused(member):
         ("A", "A"),
         ("A: CORRECT", "A"),
         ("The grade is A", "A"),
+        ("B or A", "C"),
+        ("C and A", "C"),
     ],
 )
 def test_a_grade_that_a_judge_denies_is_not_given(text, grade):
