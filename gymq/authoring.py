@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Protocol, TypeVar, get_args
@@ -120,6 +121,20 @@ def check_installed(extra: str, *modules: str) -> None:
     for module in modules:
         if importlib.util.find_spec(module) is None:
             raise OptionsError(f'{module.replace("_", "-")} is not installed: pip install "gymq[{extra}]"')
+
+
+@contextmanager
+def importing(extra: str) -> Iterator[None]:
+    """Import what the libraries of an extra of gymq are needed for within.
+
+    Raises:
+        OptionsError: one is not installed.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        text = f'{error.name} is not installed: pip install "gymq[{extra}]", or set `isolated`'
+        raise OptionsError(text) from None
 
 
 OptionsT_co = TypeVar("OptionsT_co", bound=WorkerOptions, covariant=True)

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import pydantic
-from gymq.workers.resources.arena_judge.prompt import FIELDS, PROMPTS
 from gymq.workers.resources.arena_judge.verdicts import LABELS, is_loss, is_win, published_verdict, sanitized
 from gymq.workers.resources.simpleqa.prompt_files import JudgePrompt, read_prompt
 
@@ -18,6 +17,8 @@ from gymq.ext.http.chat_request import from_chat_request
 from gymq.judge import Judge, JudgedEnvironment, Judgement, JudgeOptions, PromptTemplate, all_of, chosen_template
 
 HERE = Path(__file__).parent
+FIELDS = ("question", "answer_1", "answer_2")
+PROMPTS = {category: str(HERE / f"{category}.yaml") for category in ("hard_prompt", "creative_writing")}
 
 log = logging.getLogger(__name__)
 
@@ -126,6 +127,7 @@ class ArenaJudge(JudgedEnvironment[BattleRow]):
         inline, paths = self.options.judge_prompts, self.options.judge_prompt_paths
         if inline is not None and paths is not None:
             raise gymq.OptionsError(f"{self.name}: give judge_prompts or judge_prompt_paths, not both")
-        if paths is not None:
-            return {category: read_prompt(self.name, file, HERE) for category, file in paths.items()}
-        return PROMPTS if inline is None else inline
+        if inline is not None:
+            return inline
+        files = PROMPTS if paths is None else paths
+        return {category: read_prompt(self.name, file, HERE) for category, file in files.items()}

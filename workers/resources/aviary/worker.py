@@ -7,7 +7,6 @@ with `reset` and hands in the calls of each model reply with `step`.
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Literal, Self, get_args
@@ -16,6 +15,7 @@ import pydantic
 from gymq.workers.resources.aviary import problems
 
 import gymq
+from gymq.authoring import check_installed, importing
 
 # An `episode.Episode`, or None in a session that was never seeded. Its module cannot be imported without Aviary.
 State = Any
@@ -81,8 +81,7 @@ class Environments(gymq.Resources[TaskRow, State]):
         self._tasks: Any = None
 
     async def start(self) -> None:
-        if importlib.util.find_spec("aviary") is None:
-            raise _not_installed("aviary")
+        check_installed("aviary", "aviary")
         self._loading = asyncio.Lock()
         options = self.options
         self._problems: list[Any] | None = None
@@ -106,10 +105,8 @@ class Environments(gymq.Resources[TaskRow, State]):
                 self._episode, self._tasks = await asyncio.to_thread(self._task_set)
 
     def _task_set(self) -> tuple[Any, Any]:
-        try:
+        with importing("aviary"):
             from gymq.workers.resources.aviary import environments, episode
-        except ModuleNotFoundError as error:
-            raise _not_installed(error.name) from None
         options = self.options
         if options.env == "client":
             assert options.server_url is not None  # as the options were checked
@@ -169,10 +166,6 @@ class Environments(gymq.Resources[TaskRow, State]):
     async def verify(self, request: gymq.VerifyRequest[TaskRow, State]) -> gymq.Verdict:
         state: State = request.state  # where the environment was never begun, nothing was earned
         return gymq.Verdict(state.reward if _is_of(state, request.response.get("env_id")) else 0.0)
-
-
-def _not_installed(library: str | None) -> gymq.OptionsError:
-    return gymq.OptionsError(f'{library} is not installed: pip install "gymq[aviary]"')
 
 
 def _is_of(state: State, env_id: object) -> bool:

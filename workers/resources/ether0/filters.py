@@ -8,6 +8,7 @@ from typing import Any
 from gymq.workers.resources.ether0.molecules import Words
 
 from gymq import FailureClass, OptionsError, RolloutError
+from gymq.authoring import importing
 
 NAMES = ("rings", "fingerprints")
 
@@ -29,10 +30,8 @@ class PlausibilityFilters:
         missing = [f"{name}.bloom" for name in NAMES if not (folder / f"{name}.bloom").is_file()]
         if missing:
             raise OptionsError(f"filters_dir: {folder} has no {' and no '.join(missing)}")
-        try:
+        with importing("ether0"):
             import molbloom
-        except ModuleNotFoundError:
-            raise OptionsError('molbloom is not installed: pip install "gymq[ether0]"') from None
         self._canon = molbloom.canon
         self._filters = [molbloom.BloomFilter(str(folder / f"{name}.bloom")) for name in NAMES]
 

@@ -16,6 +16,7 @@ from gymq.workers.resources.ether0.remotes import Remotes
 
 import gymq
 from gymq import responses
+from gymq.authoring import importing
 from gymq.processes import ComputeLimits, CpuTimeUsedUp
 
 OPENING, CLOSING = "<answer>", "</answer>"
@@ -55,10 +56,8 @@ class Ether0(gymq.Resources[ChemistryRow]):
         self.filters: Any = None
 
     async def start(self) -> None:
-        try:
+        with importing("ether0"):
             from gymq.workers.resources.ether0 import evaluation, filters
-        except ModuleNotFoundError as error:
-            raise gymq.OptionsError(f'{error.name} is not installed: pip install "gymq[ether0]"') from None
         self._evaluation = evaluation
         if self.filters is None:
             self.filters = filters.PlausibilityFilters(self.options.filters_dir)

@@ -10,6 +10,7 @@ from gymq.workers.resources.google_search.pages import PageError, Pages
 from gymq.workers.resources.google_search.search import GoogleSearch, SearchFailed
 
 import gymq
+from gymq.authoring import importing
 
 BOX = "\\boxed{"
 
@@ -45,10 +46,8 @@ class WebSearch(gymq.Resources[QuestionRow]):
         self.pages = Pages(options.timeout_s, options.allow_private_addresses)
 
     async def start(self) -> None:
-        try:
+        with importing("web-search"):
             from gymq.workers.resources.google_search import extraction
-        except ModuleNotFoundError as error:
-            raise gymq.OptionsError(f'{error.name} is not installed: pip install "gymq[web-search]"') from None
         self._extraction = extraction
         await self.service.start()
         await self.pages.start()

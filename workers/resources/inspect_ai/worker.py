@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import pydantic
 
 import gymq
+from gymq.authoring import importing
 from gymq.protocol.messages import FailureClass
 from gymq.workers import located
 
@@ -32,11 +33,8 @@ class Tasks(gymq.AskingEnvironment[SampleRow]):
         if Tasks.running is not None:
             text = f"{Tasks.running} runs in the same process, and Inspect runs one task in each; set `isolated: true`"
             raise gymq.OptionsError(f"{self.name}: {text}")
-        try:
+        with importing("inspect"):
             from gymq.workers.resources.inspect_ai.evaluation import Evaluation
-        except ModuleNotFoundError as error:
-            text = f'{error.name} is not installed: pip install "gymq[inspect]" openai, or `isolated: true`'
-            raise gymq.OptionsError(f"{self.name}: {text}") from None
         judge = None if self.options.judge_model_server is None else self._judge
         file, at, name = self.options.task.partition("@")
         task = f"{located(file)}{at}{name}" if file.endswith(".py") else self.options.task

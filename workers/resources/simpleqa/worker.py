@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gymq.workers.resources.simpleqa.prompt import FIELDS, TEMPLATE
 from gymq.workers.resources.simpleqa.prompt_files import read_prompt
 
 import gymq
@@ -29,6 +28,7 @@ _ARTICLE = re.compile(r"(?<!\w)A(?= [a-z])")
 _LETTER_OF_WORD = {"CORRECT": "A", "INCORRECT": "B", "NOT_ATTEMPTED": "C", "NOT ATTEMPTED": "C"}
 
 HERE = Path(__file__).parent
+FIELDS = ("question", "expected_answer", "generation")
 
 # Parameters of a judge that is asked in the chat form, where the configuration has none.
 CHAT_PARAMS: dict[str, Any] = {"max_output_tokens": 64, "temperature": 0.0, "top_p": 1.0}
@@ -54,14 +54,13 @@ class SimpleQa(JudgedEnvironment[FactRow]):
 
     async def start(self) -> None:
         options = self.options
-        text = options.judge_prompt_template
-        system = options.judge_system_message
-        if options.judge_prompt_path is not None:
-            if text is not None:
-                raise gymq.OptionsError(f"{self.name}: give the judge's prompt as text or as a file, not both")
-            prompt = read_prompt(self.name, options.judge_prompt_path, HERE)
+        text, file, system = options.judge_prompt_template, options.judge_prompt_path, options.judge_system_message
+        if text is None:
+            prompt = read_prompt(self.name, file or str(HERE / "prompt.yaml"), HERE)
             text, system = prompt.user, system or prompt.system
-        template = chosen_template(self.name, text, None, TEMPLATE, *FIELDS)
+        elif file is not None:
+            raise gymq.OptionsError(f"{self.name}: give the judge's prompt as text or as a file, not both")
+        template = chosen_template(self.name, text, None, "", *FIELDS)
         self._question = Question(template, Labels.exactly(*VERDICTS), options.hardened)
         self._grade_in = hardened_grade_in if options.hardened else grade_in
         self.judge = Judge(

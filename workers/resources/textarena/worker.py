@@ -13,6 +13,7 @@ from gymq.workers.resources.textarena.word_data import word_data
 
 import gymq
 from gymq import responses
+from gymq.authoring import importing
 
 if TYPE_CHECKING:
     from textarena import Env, State
@@ -38,12 +39,9 @@ class Games(gymq.TextEnvironment[GameRow]):
     reward_range = (-1000.0, 1000.0)  # most games give -1 to 1
 
     async def start(self) -> None:
-        try:
+        with importing("textarena"):
             import textarena
             from textarena.envs.registration import ENV_REGISTRY
-        except ModuleNotFoundError as error:
-            text = f'{error.name} is not installed: pip install "gymq[textarena]", or `isolated: true`'
-            raise gymq.OptionsError(f"{self.name}: {text}") from None
         word_data.install()
         self._make, self._games = textarena.make, ENV_REGISTRY
         if self.options.game and self.options.game not in self._games:

@@ -12,7 +12,7 @@ from typing import Any
 import pydantic
 
 import gymq
-from gymq.authoring import first_problem
+from gymq.authoring import first_problem, importing
 from gymq.protocol.messages import FailureClass
 
 
@@ -32,11 +32,8 @@ class Environments(gymq.AskingEnvironment[TaskRow]):
     reward_range = (-1000.0, 1000.0)  # most environments give 0 to 1
 
     async def start(self) -> None:
-        try:
+        with importing("verifiers-tasksets"):
             from gymq.workers.resources.verifiers.tasksets import served
-        except ModuleNotFoundError as error:
-            text = f'{error.name} is not installed: pip install "gymq[verifiers-tasksets]", or `isolated: true`'
-            raise gymq.OptionsError(f"{self.name}: {text}") from None
         self._open = AsyncExitStack()
         try:
             judge = self._judge if self.options.judge_model_server is not None else None
