@@ -13,12 +13,7 @@ from typing import Any
 import pydantic
 
 import gymq
-from gymq.judge import (
-    EqualityTemplateOptions,
-    JudgedEnvironment,
-    Judgement,
-    compare,
-)
+from gymq.judge import EqualityTemplateOptions, JudgedEnvironment, Judgement, compare
 from gymq.processes import ComputeLimits, CpuTimeUsedUp
 from gymq.responses import content_text, last_assistant_text, user_contents
 

@@ -21,15 +21,7 @@ from gymq.workers.resources.jailbreak_detection.policies import (
 from gymq.workers.resources.jailbreak_detection.prompt import FIELDS, SAFETY, TAXONOMY, nemotron_template
 
 import gymq
-from gymq.judge import (
-    JudgedEnvironment,
-    Judgement,
-    JudgeOptions,
-    Label,
-    PromptTemplate,
-    all_of,
-    chosen_template,
-)
+from gymq.judge import JudgedEnvironment, Judgement, JudgeOptions, Label, PromptTemplate, all_of, chosen_template
 from gymq.responses import content_text, last_assistant_text, user_contents
 
 HERE = Path(__file__).parent

@@ -126,12 +126,13 @@ class NewtonBench(gymq.SandboxedEnvironment[gymq.Row, Investigation]):
             refusal = await self._parsed(refusal_of, code)
         except CpuTimeUsedUp:
             refusal = "the code takes too long to read"
-        if refusal is not None:
-            return _tool_answer(False, error_message=refusal)
-        step = await state.python.run(code, self.options.max_execution_time)
-        if not step.success:
-            return _tool_answer(False, error_message=step.error)
-        return _tool_answer(True, step.stdout, step.stderr, result=step.result)
+        if refusal is None:
+            step = await state.python.run(code, self.options.max_execution_time)
+            if step.success:
+                said = {"stdout": step.stdout, "stderr": step.stderr}
+                return {"success": True, **said, "error_message": None, "result": step.result}
+            refusal = step.error
+        return {"success": False, "stdout": "", "stderr": "", "error_message": refusal, "result": None}
 
     @gymq.tool
     async def end_session(self, state: Investigation) -> dict[str, str]:
@@ -215,15 +216,3 @@ def refusal_of(code: str) -> str | None:
         return f"the code is not valid Python: {error}"
     refused = _REFUSED_CODE.search(code)
     return f"the code may not use `{refused[0].rstrip('( ')}`" if refused else None
-
-
-def _tool_answer(
-    success: bool, stdout: str = "", stderr: str = "", *, error_message: str | None = None, result: str | None = None
-) -> dict[str, Any]:
-    return {
-        "success": success,
-        "stdout": stdout,
-        "stderr": stderr,
-        "error_message": error_message,
-        "result": result,
-    }

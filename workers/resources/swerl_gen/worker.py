@@ -13,13 +13,7 @@ from typing import Any, ClassVar, Literal
 
 import pydantic
 from gymq.workers.resources.swerl_gen.container import Containers, instance_of, may_be_written
-from gymq.workers.resources.swerl_gen.edits import (
-    Repair,
-    Void,
-    edited_files,
-    patch_of,
-    path_in_repository,
-)
+from gymq.workers.resources.swerl_gen.edits import Repair, Void, edited_files, patch_of, path_in_repository
 from gymq.workers.resources.swerl_gen.grading import AS_MEANT, PUBLISHED, REWARDS, Resolution, resolution_of
 from gymq.workers.resources.swerl_gen.reproduction import new_file_patch, reproduces, script_in
 

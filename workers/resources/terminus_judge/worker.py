@@ -17,15 +17,7 @@ from gymq.workers.resources.equivalence_llm_judge.worker import ExpectedRow
 from gymq.workers.resources.terminus_judge.batches import FORMATS, Batch, parse_object, read_batch, similarity
 
 import gymq
-from gymq.judge import (
-    EqualityTemplateOptions,
-    JudgedEnvironment,
-    Judgement,
-    Question,
-    compare,
-    last_label,
-    last_text,
-)
+from gymq.judge import EqualityTemplateOptions, JudgedEnvironment, Judgement, Question, compare, last_label, last_text
 from gymq.processes import ComputeLimits, CpuTimeUsedUp
 from gymq.responses import last_assistant_text
 

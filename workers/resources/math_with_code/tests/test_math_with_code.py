@@ -2,12 +2,7 @@ import json
 from typing import Any
 
 import pytest
-from gymq.workers.resources.math_with_code.worker import (
-    MathWithCode,
-    find_answer,
-    last_box,
-    published_same_answer,
-)
+from gymq.workers.resources.math_with_code.worker import MathWithCode, find_answer, last_box, published_same_answer
 from gymq.workers.resources.mcqa import published
 
 import gymq
