@@ -13,7 +13,6 @@ from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import InterpolationResolutionError, OmegaConfBaseException
 
 from gymq.config import overrides as command_line
-from gymq.config.directives import MISSING, carry_out
 from gymq.config.errors import ConfigError, Keys, choices, dotted, first_line
 from gymq.config.instances import check_references, find_instances
 from gymq.config.overrides import Override
@@ -30,10 +29,16 @@ from gymq.config.sources import (
     read_tree,
 )
 from gymq.errors import did_you_mean
+from gymq.extensions import extensions
 from gymq.protocol.instances import Instance
 from gymq.workers import SHIPPED
 
 ENV_YAML = "env.yaml"
+MISSING = "???"
+DIRECTIVES = frozenset({"_copy", "_delete_key", "_inherit_from", "_swap_key"})
+"""Keys of NeMo Gym's configurations that copy, move or delete other parts; an entry point `gymq.directives` does it."""
+
+_DIRECTIVE = re.compile(r"\s*\$\{\s*(inherit_from|swap_key|copy)\s*:")
 USUAL_VALUES = frozenset({"policy_base_url", "policy_api_key", "policy_model_name"})
 """Values that configurations of models refer to; they may be unused."""
 _logger = logging.getLogger("gymq.config")
@@ -123,13 +128,29 @@ def load(
         merged[CONFIG_PATHS] = names
     raw = cast(dict[str, Any], OmegaConf.to_container(merged))
     sources = [*files, *upper, Source(given.name, command_line.overlay(arguments))]
-    expanded = carry_out(raw, sources)
+    expanded = _carried_out(raw, sources)
     # Most configurations have no directives, and creating the OmegaConf nodes of a large tree takes long.
     tree = resolve(merged if expanded == raw else OmegaConf.create(expanded), sources)
     instances = _checked_instances(tree, sources)
     _fill_in(tree, instances, base)
     each = (Source(one.name, command_line.overlay([one])) for one in arguments)
     return Config(tree, instances, [*files, *upper, *each])
+
+
+def _carried_out(tree: dict[str, Any], sources: Sequence[Source]) -> dict[str, Any]:
+    """Return a tree with its directives carried out."""
+    if _has_directives(tree):
+        for found in extensions("directives"):
+            tree = found.load()(tree, sources)
+    return tree
+
+
+def _has_directives(value: Any) -> bool:
+    if isinstance(value, dict):
+        return not DIRECTIVES.isdisjoint(value) or any(map(_has_directives, value.values()))
+    if isinstance(value, list):
+        return any(map(_has_directives, value))
+    return isinstance(value, str) and _DIRECTIVE.match(value) is not None
 
 
 def _read_env(env_yaml: str | PathLike[str] | EllipsisType | None, roots: Sequence[Path]) -> list[Source]:

@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 
 from gymq.config.errors import ConfigError
 from gymq.config.instances import lacks_entrypoint
-from gymq.config.loader import ENV_YAML, USUAL_VALUES, Config
+from gymq.config.loader import DIRECTIVES, ENV_YAML, USUAL_VALUES, Config
 from gymq.config.process_settings import SETTINGS, check_settings
 from gymq.config.sampling import check_sampling
 from gymq.config.schema import RUN_KEYS
@@ -70,7 +70,6 @@ WITHOUT_MEANING = frozenset(
 """Settings of NeMo Gym's servers without a counterpart here."""
 
 _OF_HEAD_SERVER = ("host", "port")
-_DIRECTIVES = frozenset({"_copy", "_inherit_from", "_swap_key"})
 _BETWEEN_NAMES = re.compile(r"[\s${}:,.\[\]]+")
 
 
@@ -161,7 +160,7 @@ def _referred(sources: Sequence[Source]) -> set[str]:
         value = pending.pop()
         if isinstance(value, dict):
             pending += value.values()
-            named = [value[key] for key in _DIRECTIVES & value.keys()]
+            named = [value[key] for key in DIRECTIVES & value.keys()]
             words.update(word for text in named for word in _BETWEEN_NAMES.split(str(text)))
         elif isinstance(value, list):
             pending += value

@@ -1,4 +1,4 @@
-"""What a person looks for in an outcome: what was asked and expected, what was answered, and what its judges said.
+"""What was asked and expected in a rollout.
 
 Rows and verdicts are of their authors, who name fields as they like; what is found by its name is a convention.
 """
@@ -6,50 +6,14 @@ Rows and verdicts are of their authors, who name fields as they like; what is fo
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
-
-from gymq.data.rows import AGENT_REF, PARAMS, attempt_index
-from gymq.protocol.decoding import UNDECODABLE
-from gymq.protocol.messages import JUDGE_CALLS, Failure, Outcome, Unresolved, VerifiedRollout
-from gymq.protocol.tokens import TOKEN_FIELDS, to_json
-from gymq.responses import last_assistant_text
-
-MAX_LEVELS = 8  # of a structure in which a judge's calls are looked for
+from gymq.data.rows import AGENT_REF, PARAMS
 
 _USUAL = ("expected_answer", "answer", "ground_truth", "expected", "target", "label", "solution")
 _EXPECTED = re.compile(r"(expected|ground_truth|gold|target|reference|correct)(_|$)|(answers?|solution|label|sql)$")
-_EXTRACTED = re.compile(r"(extracted|parsed|predicted)_")
 _NESTED = ("verifier_metadata", "template_metadata", "info", "metadata")
-
-
-@dataclass(frozen=True)
-class JudgeCall:
-    """A call of a judge, as a verdict holds it.
-
-    Attributes:
-        path: where it is in the verdict, such as `judge_evaluations[0]`.
-        facts: its other fields, such as the label that was read.
-        prompt: the items that the judge was given.
-        output: the items of its response.
-    """
-
-    path: str
-    facts: dict[str, Any]
-    prompt: list[dict[str, Any]]
-    output: list[dict[str, Any]]
-
-
-def row_of(outcome: Outcome) -> dict[str, Any]:
-    """Return the row of an outcome; a failed row was never checked, and is empty if it is not an object."""
-    try:
-        decoded = msgspec.json.decode(outcome.row)
-    except UNDECODABLE:
-        return {}
-    return decoded if isinstance(decoded, dict) else {}
 
 
 def own_fields(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -57,11 +21,6 @@ def own_fields(row: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: value for name, value in row.items() if name not in (PARAMS, AGENT_REF) and not name.startswith("_ng_")
     }
-
-
-def fields_beside_prompt(fields: Mapping[str, Any], params: Mapping[str, Any]) -> dict[str, Any]:
-    """Return fields of a row without the one that is its prompt, which readers see as the input of the request."""
-    return {name: value for name, value in fields.items() if value != params.get("input")}
 
 
 def params_of(row: Mapping[str, Any], verdict: Mapping[str, Any]) -> dict[str, Any]:
@@ -74,12 +33,6 @@ def prompt_of(params: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the items of a request's input."""
     given = params.get("input")
     return [{"role": "user", "content": given}] if isinstance(given, str) else objects(given)
-
-
-def question_of(params: Mapping[str, Any]) -> str:
-    """Return the text that the policy was asked first: that of the last message before its turn."""
-    asked = [item for item in prompt_of(params) if item.get("role") in (None, "user")]
-    return readable_content(asked[-1].get("content")) if asked else ""
 
 
 def expected_of(row: Mapping[str, Any], verdict: Mapping[str, Any]) -> dict[str, Any]:
@@ -99,105 +52,6 @@ def expected_of(row: Mapping[str, Any], verdict: Mapping[str, Any]) -> dict[str,
     return usual | found
 
 
-def answer_of(outcome: Outcome) -> tuple[str, Any]:
-    """Return the name of the field with the answer and the answer; without such a field the name is empty.
-
-    Then the answer is the text of the last reply.
-    """
-    if isinstance(outcome, VerifiedRollout):
-        for name, value in outcome.verdict.items():
-            if _EXTRACTED.match(name) and value is not None:
-                return name, value
-    return "", "" if isinstance(outcome, Failure) else last_assistant_text(outcome.response)
-
-
-def judge_call(path: str, value: Mapping[str, Any]) -> JudgeCall | None:
-    """Return the call of a judge that a structure is, as `gymq.judge` and NeMo Gym store them; None if it is none."""
-    request, response = value.get("request", value.get(PARAMS)), value.get("response")
-    if isinstance(request, dict) and isinstance(response, dict) and "input" in request and "output" in response:
-        facts = {key: entry for key, entry in value.items() if entry is not request and entry is not response}
-        return JudgeCall(path, facts, prompt_of(request), objects(response.get("output")))
-    return None
-
-
-def judge_calls(path: str, value: Any, levels: int = MAX_LEVELS) -> Iterator[JudgeCall]:
-    """Yield the calls of judges in a structure."""
-    if isinstance(value, dict):
-        call = judge_call(path, value)
-        if call is not None:
-            yield call
-            return
-    if levels and isinstance(value, dict | list):
-        inside = value.items() if isinstance(value, dict) else enumerate(value)
-        for name, entry in inside:
-            where = f"{path}[{name}]" if isinstance(value, list) else f"{path}.{name}" if path else str(name)
-            yield from judge_calls(where, entry, levels - 1)
-
-
-def shown_calls(verdict: Mapping[str, Any]) -> dict[str, list[JudgeCall]]:
-    """Return the calls to show, by the field of the verdict that holds them.
-
-    Those that were recorded stand for all others: a verifier that stores its calls too stores the same ones.
-    """
-    found = {name: list(judge_calls(name, value)) for name, value in verdict.items()}
-    found = {name: calls for name, calls in found.items() if calls}
-    if JUDGE_CALLS in found:
-        return {name: calls if name == JUDGE_CALLS else [] for name, calls in found.items()}
-    return found
-
-
-def output_tokens(outcome: Outcome) -> int | None:
-    """Return the number of output tokens of a rollout, as the model counted them."""
-    usage = None if isinstance(outcome, Failure) else outcome.response.get("usage")
-    count = usage.get("output_tokens") if isinstance(usage, dict) else None
-    return count if isinstance(count, int) else None
-
-
-def num_turns(response: Mapping[str, Any]) -> int:
-    """Return how often the model replied, as far as its output shows: what its tools answer ends a turn."""
-    turns, is_open = 0, False
-    for item in objects(response.get("output")):
-        is_of_model = not str(item.get("type")).endswith("_output") and item.get("role") in (None, "assistant")
-        turns += is_of_model and not is_open
-        # The engine's tokens are on the last item of its reply.
-        is_open = is_of_model and not any(item.get(name) is not None for name in TOKEN_FIELDS)
-    return turns
-
-
-def value_text(value: Any) -> str:
-    """Return a text as it is, and any other value as JSON."""
-    return value if isinstance(value, str) else to_json(value).decode()
-
-
-def retry_words(outcome: Failure | Unresolved) -> str:
-    """Return whether a failure may be retried, in words."""
-    if outcome.curable:
-        return "once its cause is removed: the same `gymq collect` retries it"
-    return "may help" if outcome.retryable else "cannot help"
-
-
-def exact_record(outcome: Outcome) -> bytes:
-    """Return the whole outcome as JSON, with the row as an object and token arrays as lists.
-
-    Its `attempt` is the number of all earlier attempts, as `_ng_attempt_index` in the files.
-    """
-    fields: dict[str, Any] = {"type": outcome.__struct_config__.tag, **msgspec.structs.asdict(outcome)}
-    fields["attempt"] = attempt_index(outcome.row, outcome.attempt)
-    try:
-        msgspec.json.decode(outcome.row)
-        fields["row"] = msgspec.Raw(outcome.row)
-    except UNDECODABLE:
-        fields["row"] = outcome.row.decode("utf-8", "backslashreplace")
-    return to_json(fields)
-
-
-def readable_content(content: Any) -> str:
-    """Return the text of a message's content: its texts and refusals, and the rest as JSON."""
-    if isinstance(content, str):
-        return content
-    return "\n".join(_part(part) for part in objects(content))
-
-
 def as_object(value: object) -> dict[str, Any]:
     """Return an object; an empty one for anything else."""
     return value if isinstance(value, dict) else {}
@@ -206,10 +60,3 @@ def as_object(value: object) -> dict[str, Any]:
 def objects(value: Any) -> list[dict[str, Any]]:
     """Return the objects of a list that may hold anything, since a failed row was never checked."""
     return [entry for entry in value if isinstance(entry, dict)] if isinstance(value, Sequence) else []
-
-
-def _part(part: Mapping[str, Any]) -> str:
-    for field in ("text", "refusal"):
-        if isinstance(part.get(field), str):
-            return str(part[field])
-    return to_json(part).decode()

@@ -9,7 +9,6 @@ from gymq.judge import Judge, JudgeOptions, Labels, last_text
 from gymq.resources import judge_calls
 from gymq.resources.asking_environment import AskingEnvironment
 from gymq.responses.items import reasoning_item
-from gymq.runs.outcome_fields import shown_calls
 from gymq.testing import Harness, ScriptedModel, prompt, reply
 
 OPTIONS = {"judge_model_server": {"type": "responses_api_models", "name": "judge"}}
@@ -125,14 +124,3 @@ async def test_the_calls_of_a_play_are_in_its_verdict_once(fails: bool):
                 await session.verify(prompt(""), response)
         fields = (await session.verify(prompt(""), response)).fields
     assert [call["request"]["input"][0]["content"] for call in fields["judge_calls"]] == ["A good move?"]
-
-
-def test_recorded_calls_stand_for_those_that_the_verifier_stores():
-    call = {"request": {"input": "same?"}, "response": {"output": []}}
-    stored = {"judge_evaluations": [call], "accuracy": 1}
-    assert {name: len(calls) for name, calls in shown_calls(stored).items()} == {"judge_evaluations": 1}
-    recorded = stored | {"judge_calls": [call | {"label": "[[A]]"}, call]}
-    assert {name: len(calls) for name, calls in shown_calls(recorded).items()} == {
-        "judge_evaluations": 0,
-        "judge_calls": 2,
-    }

@@ -11,11 +11,12 @@ import msgspec
 from gymq.data.jsonl import JsonlError
 from gymq.ext.rollout_files.files import Format
 from gymq.ext.rollout_files.rollout import ForeignRollout, index_or, number, usage_of
+from gymq.ext.rollout_files.shown import row_of
 from gymq.protocol.decoding import UNDECODABLE
 from gymq.protocol.messages import VerifiedRollout
 from gymq.responses import Item, as_function, function_call_output
 from gymq.responses.items import new_id, reasoning_item, reasoning_texts
-from gymq.runs.outcome_fields import as_object, own_fields, params_of, prompt_of, row_of
+from gymq.runs.outcome_fields import as_object, own_fields, params_of, prompt_of
 
 VERSION = "ATIF-v1.4"
 """The version that is written; it is the first with the tokens of prompts, and all later ones read it."""

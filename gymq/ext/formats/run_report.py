@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
+from gymq.ext.rollout_files.shown import question_of, readable_content, row_of
 from gymq.protocol.messages import JUDGE_INPUT_TOKENS, JUDGE_OUTPUT_TOKENS, Failure, Outcome, Run, VerifiedRollout
 from gymq.redaction import redact
-from gymq.runs.outcome_fields import objects, params_of, question_of, readable_content, row_of
+from gymq.runs.outcome_fields import objects, params_of
 from gymq.stats.field_totals import FieldTotals
 from gymq.stats.outcome_feed import add_outcome
 from gymq.stats.running import AgentSnapshot, RunningProfile, RunningReward

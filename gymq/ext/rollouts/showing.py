@@ -19,6 +19,7 @@ from gymq.cli.shared.table import run_table
 from gymq.data.rows import attempt_index
 from gymq.errors import UsageError
 from gymq.execution.services.profiler import last_profile
+from gymq.ext.rollout_files.shown import exact_record, output_tokens
 from gymq.ext.rollout_files.temporary_store import imported
 from gymq.ext.rollouts.transcript import print_transcript, why_no_reward
 from gymq.protocol import subjects
@@ -26,7 +27,6 @@ from gymq.protocol.messages import BadMessage, Outcome, VerifiedRollout
 from gymq.render import Listing, first_words, listing, listing_console, shown_decimal, shown_number, shown_seconds
 from gymq.responses import last_assistant_text
 from gymq.runs.older_rewards import older_rewards_here
-from gymq.runs.outcome_fields import exact_record, output_tokens
 from gymq.runs.stored_runs import Runs
 
 NAME = "gymq rollouts"

@@ -11,25 +11,22 @@ from rich.rule import Rule
 from rich.text import Text
 
 from gymq.data.rows import PARAMS, attempt_index
-from gymq.protocol.messages import Failure, Outcome, Unresolved, VerifiedRollout
-from gymq.protocol.tokens import TOKEN_FIELDS
-from gymq.render import facts_table, printable, shown_decimal, shown_seconds, shown_time
-from gymq.runs.outcome_fields import (
+from gymq.ext.rollout_files.shown import (
     MAX_LEVELS,
     JudgeCall,
     fields_beside_prompt,
     judge_call,
     judge_calls,
-    objects,
-    own_fields,
-    params_of,
-    prompt_of,
     readable_content,
     retry_words,
     row_of,
     shown_calls,
     value_text,
 )
+from gymq.protocol.messages import Failure, Outcome, Unresolved, VerifiedRollout
+from gymq.protocol.tokens import TOKEN_FIELDS
+from gymq.render import facts_table, printable, shown_decimal, shown_seconds, shown_time
+from gymq.runs.outcome_fields import objects, own_fields, params_of, prompt_of
 
 _INDENT = "  "
 

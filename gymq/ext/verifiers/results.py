@@ -17,10 +17,11 @@ from gymq.ext.rollout_files.rollout import (
     split_chat,
     usage_of,
 )
+from gymq.ext.rollout_files.shown import row_of
 from gymq.protocol.decoding import UNDECODABLE
 from gymq.protocol.messages import VerifiedRollout
 from gymq.responses import Item, responses_to_chat
-from gymq.runs.outcome_fields import as_object, own_fields, params_of, prompt_of, row_of
+from gymq.runs.outcome_fields import as_object, own_fields, params_of, prompt_of
 
 _OF_THE_RESULT = frozenset({"prompt", "completion", "reward", "example_id", "id", "error", "token_usage", "tool_defs"})
 _OF_THE_TASK = frozenset({"answer", "info", "task", "question"})

@@ -12,6 +12,7 @@ import msgspec
 
 from gymq.bus import Bus
 from gymq.bus.queue.outcome_store import OutcomeStore
+from gymq.ext.rollout_files.shown import exact_record
 from gymq.ext.viewer.highlighting import LANGUAGE_OF_FIELD, TRACEBACK, TRACEBACK_LANGUAGE
 from gymq.ext.viewer.rendering import MOST_TEXTS, Rendering, RichText
 from gymq.ext.viewer.rollout_view import View, stored_view, tokens_of_item
@@ -24,7 +25,6 @@ from gymq.ext.viewer.token_texts import TokenTexts
 from gymq.protocol.decoding import UNDECODABLE
 from gymq.protocol.messages import Outcome
 from gymq.protocol.tokens import to_json
-from gymq.runs.outcome_fields import exact_record
 from gymq.runs.stored_runs import Runs
 
 ENTRY = "app.js"

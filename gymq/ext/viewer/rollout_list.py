@@ -20,20 +20,11 @@ from gymq.bus import Bus
 from gymq.bus.jetstream import Code, JetStreamError
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.data.rows import attempt_index
+from gymq.ext.rollout_files.shown import fields_beside_prompt, num_turns, output_tokens, question_of, row_of, value_text
 from gymq.ext.viewer.columns import Detail, details_of
 from gymq.protocol.messages import Failure, Outcome, Unresolved, VerifiedRollout
 from gymq.responses.items import is_truncated
-from gymq.runs.outcome_fields import (
-    expected_of,
-    fields_beside_prompt,
-    num_turns,
-    output_tokens,
-    own_fields,
-    params_of,
-    question_of,
-    row_of,
-    value_text,
-)
+from gymq.runs.outcome_fields import expected_of, own_fields, params_of
 from gymq.runs.stored_runs import Runs
 
 PAGE = 50

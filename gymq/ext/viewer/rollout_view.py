@@ -9,6 +9,7 @@ import msgspec
 
 from gymq.data.rows import PARAMS, attempt_index
 from gymq.ext.http.errors import not_found
+from gymq.ext.rollout_files.shown import answer_of, fields_beside_prompt, retry_words, row_of, shown_calls
 from gymq.ext.viewer.in_flight import RecordedEffect
 from gymq.protocol.decoding import UNDECODABLE
 from gymq.protocol.messages import (
@@ -24,18 +25,7 @@ from gymq.protocol.messages import (
     VerifiedRollout,
 )
 from gymq.protocol.tokens import TOKEN_FIELDS
-from gymq.runs.outcome_fields import (
-    answer_of,
-    expected_of,
-    fields_beside_prompt,
-    objects,
-    own_fields,
-    params_of,
-    prompt_of,
-    retry_words,
-    row_of,
-    shown_calls,
-)
+from gymq.runs.outcome_fields import expected_of, objects, own_fields, params_of, prompt_of
 
 MOST_TOKENS = 20_000  # of one item that are sent to a page
 

@@ -116,3 +116,4 @@ def test_the_attempts_of_earlier_starts_and_of_this_one_are_counted(gymq: Comman
     put(msgspec.structs.replace(good(run, 7), row=b'{"_ng_attempt_index": 1}', attempt=2), profiled=False)
     (line,) = [line for line in gymq("rollouts", "--run", run).out.splitlines() if line.split()[:1] == ["7"]]
     assert line.split()[:3] == ["7", "0", "4"]
+    assert gymq("rollouts", "--run", run, "--json").json["attempt"] == 3

@@ -5,16 +5,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from gymq.runs.outcome_fields import (
+from gymq.ext.rollout_files.shown import (
     answer_of,
     exact_record,
-    expected_of,
     fields_beside_prompt,
     judge_calls,
     num_turns,
-    params_of,
     question_of,
+    shown_calls,
 )
+from gymq.runs.outcome_fields import expected_of, params_of
 from gymq.testing import reply
 
 from .conftest import failure, rollout
@@ -83,3 +83,14 @@ def test_what_any_tool_answers_ends_a_turn() -> None:
 def test_the_field_with_the_prompt_is_no_other_field_of_the_row() -> None:
     fields = {"messages": [{"role": "user", "content": "x"}], "input": "y"}
     assert fields_beside_prompt(fields, {"input": fields["messages"]}) == {"input": "y"}
+
+
+def test_recorded_calls_stand_for_those_that_the_verifier_stores():
+    call = {"request": {"input": "same?"}, "response": {"output": []}}
+    stored = {"judge_evaluations": [call], "accuracy": 1}
+    assert {name: len(calls) for name, calls in shown_calls(stored).items()} == {"judge_evaluations": 1}
+    recorded = stored | {"judge_calls": [call | {"label": "[[A]]"}, call]}
+    assert {name: len(calls) for name, calls in shown_calls(recorded).items()} == {
+        "judge_evaluations": 0,
+        "judge_calls": 2,
+    }

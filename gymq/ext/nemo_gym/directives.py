@@ -15,10 +15,10 @@ from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from gymq.config.errors import ConfigError, Keys, dotted, first_line
+from gymq.config.loader import MISSING
 from gymq.config.sources import Source, place
 from gymq.errors import did_you_mean
 
-MISSING = "???"
 _TEXT = re.compile(r"\$\{\s*(inherit_from|swap_key|copy)\s*:((?:[^{}$]|\$\{[^{}]*\})+)\}")
 _MOVES, _COPY, _DELETE = ("_inherit_from", "_swap_key"), "_copy", "_delete_key"
 _ABSENT = object()

@@ -3,6 +3,7 @@
 import pytest
 
 from gymq.config import ConfigError
+from tests.config.conftest import load_files as load_files
 
 BASE = "base: {a: 1, deep: {b: 2, c: 3}}\n"
 
