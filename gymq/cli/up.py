@@ -44,7 +44,7 @@ def up(
     from gymq.cli.shared.configuration import read_config
     from gymq.cluster import event_loop
     from gymq.cluster.launch import Cluster, Deployment
-    from gymq.config.process_settings import RAY_ADDRESS, layout, process_variables
+    from gymq.config.process_settings import layout, process_variables
 
     settings = read_config(sources, overrides)
     workers = workers_to_start(settings, only)
@@ -52,25 +52,20 @@ def up(
         raise UsageError("--only needs --nats URL: the parts of the cluster meet at a server that all can reach")
     if ray is not None and nats is None:
         raise UsageError("--ray needs --nats URL: the processes are on other machines, which must reach the server")
-    if ray == "auto":
-        ray = settings.tree.get(RAY_ADDRESS) or ray
+    is_whole = not only
+    deployment = Deployment(
+        nats, replicas, settings.agents, services=is_whole or "services" in only, logs_to_stderr=log_to == "stderr"
+    )
     cluster = Cluster(
         workers,
         folder=FOLDER,
-        deployment=Deployment(
-            url=nats,
-            replicas=replicas,
-            agents=settings.agents,
-            services=not only or "services" in only,
-            logs_to_stderr=log_to == "stderr",
-        ),
+        deployment=deployment,
         log_level=log_level,
         variables=process_variables(settings.tree),
-        new_child=None if ray is None else child_on_ray(ray),
-        layout=layout(settings.tree) if ray is None and not only else "kinds",
+        new_child=None if ray is None else child_on_ray(ray, settings),
+        layout=layout(settings.tree) if ray is None and is_whole else "kinds",
     )
     health = None if health_port is None else (health_host, health_port)
-    is_whole = not only
     event_loop.run(
         run_cluster(cluster, settings, len(workers), is_whole=is_whole, has_server=nats is None, health=health)
     )

@@ -20,6 +20,7 @@ from gymq.cli.shared.interrupts import until_interrupted
 from gymq.cluster.launch import Cluster, WorkerProcess
 from gymq.cluster.worker_process import ProcessSpec, raise_open_files
 from gymq.config import Config
+from gymq.config.process_settings import RAY_ADDRESS
 from gymq.defaults import ClusterPart
 from gymq.errors import UsageError
 from gymq.extensions import extensions
@@ -43,12 +44,17 @@ def workers_to_start(config: Config, only: tuple[ClusterPart, ...]) -> list[Inst
     return chosen
 
 
-def child_on_ray(address: str) -> Callable[[str, ProcessSpec], WorkerProcess]:
+def child_on_ray(address: str, config: Config) -> Callable[[str, ProcessSpec], WorkerProcess]:
     """Return what makes the processes of a cluster on the nodes of a Ray cluster.
+
+    Args:
+        address: of the cluster; `auto`: that of the configuration, or the one running here.
 
     Raises:
         UsageError: Ray is not installed, or there is no cluster at that address.
     """
+    if address == "auto":
+        address = config.tree.get(RAY_ADDRESS) or address
     for found in extensions("nodes"):
         if found.name == "ray":
             return cast(Callable[[str, ProcessSpec], WorkerProcess], found.load()(address).child)
