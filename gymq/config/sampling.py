@@ -57,7 +57,8 @@ def check_sampling(values: Mapping[str, Any]) -> dict[str, Any]:
             more = "what only some endpoints know belongs to the option extra_body of the model"
             raise ConfigError(f"{PARAMS}: no parameter {given}{hint}; {more}")
         if name in params:
-            raise ConfigError(f"{PARAMS}.{name}: given twice, also as {_other_name(name)}")
+            other = next(alias for alias, meant in _ALIASES.items() if meant == name)
+            raise ConfigError(f"{PARAMS}.{name}: given twice, also as {other}")
         if isinstance(value, float) and not isfinite(value):
             raise ConfigError(f"{PARAMS}.{name}: must be a finite number, not {value}")
         params[name] = value
@@ -71,7 +72,3 @@ def check_sampling(values: Mapping[str, Any]) -> dict[str, Any]:
 def _sets_params(argument: str) -> bool:
     key = argument.lstrip("+").partition("=")[0]
     return key.partition(".")[0].strip() == PARAMS
-
-
-def _other_name(name: str) -> str:
-    return next(alias for alias, meant in _ALIASES.items() if meant == name)

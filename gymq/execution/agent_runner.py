@@ -119,9 +119,6 @@ class AgentRunner:
             if task.run == run and task_index in (None, task.task_index):
                 working.cancel()
 
-    def _is_cancelled(self, task: Task) -> bool:
-        return (task.run, task.task_index) in self._cancellations
-
     async def _handle(self, task: Task, delivery: Delivery) -> None:
         try:
             if await self._outcomes.is_settled(task):
@@ -149,7 +146,7 @@ class AgentRunner:
         except Fenced as fenced:
             log.warning("%s; this attempt ends here", fenced)
         except asyncio.CancelledError:
-            if not self._is_cancelled(task):
+            if (task.run, task.task_index) not in self._cancellations:
                 raise
             await self._store(task, cancelled_outcome(task, worker=self._worker))
             await delivery.ack()

@@ -98,7 +98,7 @@ class ReportStream:
             RowError: as `report`.
         """
         entries = merge(_distinct(rows, "row"), _distinct(results, "result"), key=_key)  # a row before its result
-        for task_index, of_task in groupby(entries, _task_index):
+        for task_index, of_task in groupby(entries, lambda entry: entry.key[0]):
             expected: dict[Key, InputRow] = {}
             found: list[ResultRow] = []
             for entry in of_task:
@@ -265,10 +265,6 @@ def _distinct(entries: Iterable[Any], what: str) -> Iterator[Any]:
 
 def _key(entry: InputRow | ResultRow) -> Key:
     return entry.key
-
-
-def _task_index(entry: InputRow | ResultRow) -> int:
-    return entry.key[0]
 
 
 def _row_of(result: Mapping[str, Any]) -> dict[str, Any]:
