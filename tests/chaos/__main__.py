@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import get_args
 
 from gymq.defaults import Layout
+from tests.releases.later import release
 
-from .experiment import NoFaults, run
+from .experiment import NoFaults, Releases, run
 from .promises import Verdict, judge
 from .scenario import Scenario
 
@@ -28,15 +29,28 @@ def main() -> int:
     parser.add_argument("--turns", type=int, default=Scenario.turns, help="turns of each of those")
     parser.add_argument("--layout", choices=get_args(Layout), default="kinds")
     parser.add_argument("--no-faults", action="store_true")
+    parser.add_argument(
+        "--mixed", action="store_true", help="processes of two releases; those of even seeds begin with the later one"
+    )
     given = parser.parse_args()
     verdicts: list[Verdict] = []
     kept = True
+    later = release(Path(tempfile.mkdtemp(prefix="later-")), "oldest=1, newest=2") if given.mixed else None
     for seed in range(given.first_seed, given.first_seed + given.seeds):
         folder = Path(tempfile.mkdtemp(prefix=f"chaos-{seed}-"))
         scenario = Scenario(seed, given.single, given.stateful, given.turns, given.layout)
+        releases = Releases(None, later) if seed % 2 else Releases(later, None)
         try:
             verdict = judge(
-                scenario, asyncio.run(run(scenario, folder, injector=NoFaults() if given.no_faults else None))
+                scenario,
+                asyncio.run(
+                    run(
+                        scenario,
+                        folder,
+                        injector=NoFaults() if given.no_faults else None,
+                        install=releases.install_next,
+                    )
+                ),
             )
         except Exception as error:
             print(f"seed {seed}: {type(error).__name__}: {error}; see {folder}", flush=True)
@@ -47,6 +61,8 @@ def main() -> int:
         if verdict.kept:
             shutil.rmtree(folder)
         kept = kept and verdict.kept
+    if later is not None:
+        shutil.rmtree(later)
     print(f"{len(verdicts)} seeds, promises {'kept' if kept else 'BROKEN'}: {total(verdicts)}")
     return 0 if kept else 1
 

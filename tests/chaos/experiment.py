@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,6 +61,7 @@ class Remains:
     profiled: int  # rewarded rollouts by the live profile
     calls: list[Call]
     tools: Counter[str]  # "session turn": times executed
+    started: int  # worker processes
     worker_logs: list[dict[str, Any]] = field(repr=False)
 
 
@@ -71,6 +73,22 @@ class Call:
     attempt: int
     turn: int
     begin: float  # Unix time, seconds
+
+
+class Releases:
+    """Releases of gymq that are installed in turn."""
+
+    def __init__(self, *folders: Path | None) -> None:
+        """Prepare to install the releases in these folders; None: this checkout."""
+        self._folders = itertools.cycle(folders)
+
+    def install_next(self) -> None:
+        """Have what this process starts from now on be of the next release."""
+        folder = next(self._folders)
+        if folder is None:
+            os.environ.pop("PYTHONPATH", None)
+        else:
+            os.environ["PYTHONPATH"] = str(folder)
 
 
 class Injector(Protocol):
@@ -91,6 +109,7 @@ async def run(
     url: str | None = None,
     replicas: int = 1,
     ack_wait_s: float = ACK_WAIT_S,
+    install: Callable[[], object] = lambda: None,
 ) -> Remains:
     """Collect the scenario's rows while faults are injected.
 
@@ -98,6 +117,7 @@ async def run(
         injector: by default a `FaultInjector`.
         url: of NATS servers; by default the embedded one.
         replicas: of streams.
+        install: called before the cluster starts, and before what a `FaultInjector` has killed is replaced.
 
     Raises:
         TimeoutError: it did not end within `DEADLINE_S`, times the slowness of the scenario.
@@ -114,11 +134,15 @@ async def run(
         drain_s=5.0,
         layout=scenario.layout,
     )
+    install()
     async with cluster:
         timeout_s = ROLLOUT_TIMEOUT_S * scenario.slowness
         collector = Collector(cluster.url, rows, output, folder / "collector.log", timeout_s)
         injector = injector or FaultInjector(
-            scenario.seed, lambda role: _pids(role, cluster, collector, folder), FAULT_EVERY_S * scenario.slowness
+            scenario.seed,
+            lambda role: _pids(role, cluster, collector, folder),
+            FAULT_EVERY_S * scenario.slowness,
+            install,
         )
         started = time.monotonic()
         async with asyncio.timeout(DEADLINE_S * scenario.slowness), done(injector):
@@ -146,6 +170,7 @@ async def run(
         tools=Counter(
             line for path in log.glob("tools-*") for line in path.read_text().splitlines() if line.count(" ") == 1
         ),
+        started=sum(child.restarts + 1 for child in cluster.children if isinstance(child, Child)),
         worker_logs=_worker_logs(folder / "logs"),
     )
 
@@ -191,7 +216,7 @@ class Collector:
             "--json",
             "--log-level=warning",
         ]
-        self._environment = os.environ | {"GYMQ_NATS": url}
+        self._url = url
         self._process: asyncio.subprocess.Process | None = None
 
     @property
@@ -205,7 +230,7 @@ class Collector:
             with self.log.open("ab") as log:
                 while True:
                     self._process = await asyncio.create_subprocess_exec(
-                        *self._command, env=self._environment, stdout=log, stderr=log
+                        *self._command, env=os.environ | {"GYMQ_NATS": self._url}, stdout=log, stderr=log
                     )
                     status = await self._process.wait()
                     self.exits[status] += 1

@@ -34,15 +34,19 @@ class Fault:
 class FaultInjector:
     """Its choices come from the seed alone; which process they hit depends on which are alive."""
 
-    def __init__(self, seed: int, pids: Callable[[str], list[int]], every_s: float) -> None:
+    def __init__(
+        self, seed: int, pids: Callable[[str], list[int]], every_s: float, on_kill: Callable[[], object] = lambda: None
+    ) -> None:
         """
         Args:
             pids: the processes of a role that are alive now.
             every_s: seconds between two faults.
+            on_kill: called when workers are killed, before others take their place.
         """
         self._rng = random.Random(f"monkey {seed}")
         self._pids = pids
         self._every_s = every_s
+        self._on_kill = on_kill
         self._resuming: set[asyncio.Task[None]] = set()
         self.faults: list[Fault] = []
 
@@ -70,6 +74,8 @@ class FaultInjector:
         except ProcessLookupError:
             return
         self.faults.append(Fault(time.time(), role, pid, 0.0 if kills else freeze_s))
+        if kills and role not in ("nats", "collector"):
+            self._on_kill()
         if not kills:
             self._resuming.add(asyncio.create_task(_resume(pid, freeze_s)))
 

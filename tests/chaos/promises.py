@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gymq.protocol.messages import Outcome, VerifiedRollout
+from tests.releases.later import STARTED
 
 from .experiment import Call, Key, Remains
 from .fault_injector import LONGEST_FREEZE_S
@@ -31,6 +32,8 @@ class Verdict:
     unexplained: int  # of these, more in one rollout than faults during its life
     left_over: int  # tasks still queued
     misprofiled: int  # rollouts missing or too many in the live profile
+    started: int  # worker processes
+    of_later: int  # of these, of a later release
     failures: Counter[str]  # attempts that ended with a failure and were made again by the next start of the collector
 
     @property
@@ -47,6 +50,7 @@ class Verdict:
             f"wrong tokens {self.wrong_tokens}, tool calls executed twice {self.executed_twice}, "
             f"model calls repeated {self.repeated} ({per_fault:.1f} a fault; {self.unexplained} of them unexplained), "
             f"left in the queue {self.left_over}, missing in the profile {self.misprofiled}; "
+            f"{self.started} worker processes, {self.of_later} of them of a later release; "
             f"failures tried again {sum(self.failures.values())} ({_listed(self.failures)})"
         )
 
@@ -78,6 +82,8 @@ def judge(scenario: Scenario, remains: Remains) -> Verdict:
         unexplained=_unexplained(remains),
         left_over=remains.queued,
         misprofiled=abs(len(expected) - remains.profiled),
+        started=remains.started,
+        of_later=sum(entry["message"] == STARTED for entry in remains.worker_logs),
         failures=Counter(what for _, what in remains.failures),
     )
 

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from gymq.protocol.messages import VerifiedRollout
+from tests.releases.later import release
 
-from .experiment import NoFaults, run
+from .experiment import NoFaults, Releases, run
 from .promises import judge
 from .scenario import Scenario
 
@@ -22,6 +23,20 @@ async def test_whatever_dies_every_promise_is_kept(scenario: Scenario, tmp_path:
     verdict = judge(scenario, await run(scenario, tmp_path / "run"))
     print(f"{scenario}: {verdict}")
     assert verdict.faults
+    assert verdict.kept, verdict
+
+
+@pytest.mark.parametrize("order", ["this, then the later one", "the later one, then this"])
+async def test_processes_of_two_releases_keep_every_promise(
+    order: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", "")  # put back at the end
+    later = release(tmp_path / "later", "oldest=1, newest=2")
+    releases = Releases(None, later) if order.startswith("this") else Releases(later, None)
+    scenario = Scenario(1, single=200, stateful=80, turns=24)
+    verdict = judge(scenario, await run(scenario, tmp_path / "run", install=releases.install_next))
+    print(f"{order}: {verdict}")
+    assert 0 < verdict.of_later < verdict.started
     assert verdict.kept, verdict
 
 

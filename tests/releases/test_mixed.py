@@ -20,32 +20,12 @@ from gymq.cluster.launch import Cluster
 from gymq.cluster.server import EmbeddedServer
 from gymq.errors import UsageError
 from gymq.protocol.instances import Instance
+from tests.releases.later import release
 from tests.support.waiting import until, until_answer
 
-ROOT = Path(__file__).parents[2]
 HERE = Path(__file__).parent
 GYMQ = [sys.executable, "-c", "from gymq.cli import main; main()"]
 NUM_ROWS, NUM_REPEATS = 40, 2
-
-
-def release(folder: Path, versions: str) -> Path:
-    """Make a folder with gymq as of a later release: it speaks other versions, and sends fields that this one lacks."""
-    ignored = shutil.ignore_patterns("__pycache__", "tests")
-    shutil.copytree(ROOT / "gymq", folder / "gymq", ignore=ignored)
-    shutil.copytree(ROOT / "workers", folder / "gymq" / "workers", ignore=ignored, dirs_exist_ok=True)
-    for name, before, after in (
-        ("versions", "oldest=1, newest=1", versions),
-        (
-            "messages",
-            "    run: Token\n",
-            "    run: Token\n    since_later: list[int] = msgspec.field(default_factory=lambda: [1])\n",
-        ),
-    ):
-        file = folder / "gymq" / "protocol" / f"{name}.py"
-        text = file.read_text()
-        assert before in text
-        file.write_text(text.replace(before, after))
-    return folder
 
 
 @pytest.fixture(scope="session")
