@@ -41,6 +41,7 @@ SETTLING_S = 3.0  # after a reconnect; others may take longer to come back
 OUTAGE_BUFFER_BYTES = 64 << 20
 FLUSH_TIMEOUT_S = 10.0
 
+_SAID = "Error nats: "  # how the client library's errors with a reason of the server begin
 _REFUSED = re.compile("Authorization Violation|CERTIFICATE_VERIFY_FAILED|does not speak TLS")
 _LOGIN = (
     "; the user or the password is missing or wrong: the URL has them as USER:PASSWORD@ before the host; "
@@ -139,7 +140,8 @@ class Connection:
         except nats.errors.Error as error:
             raise BusError(f"cannot connect to NATS at {redact(url)}: {redact(str(error))}") from None
         except (TimeoutError, OSError, ValueError) as error:
-            reason = redact(str(error)) or (self._problems or [f"no answer within {timeout_s:g} s"])[-1]
+            said = [problem for problem in self._problems if problem.startswith(_SAID)]  # before it cut the connection
+            reason = redact(str(error)) or (said or self._problems or [f"no answer within {timeout_s:g} s"])[-1]
             raise BusError(f"cannot connect to NATS at {redact(url)}: {reason}") from None
         finally:
             await stop(connecting)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from gymq.bus.credentials import OPERATOR
+from gymq.bus.streams import stream_configs
 from gymq.cluster.server.config import LIMITS
 from gymq.ext.auth.roles import ROLES, Export, Role, exports
 
@@ -61,12 +62,20 @@ jetstream {{
 accounts {{
   # The streams, without users: JetStream's answers cannot be turned into messages that it stores.
   {STREAMS_ACCOUNT} {{
-    jetstream: enabled
+    jetstream {{
+      max_mem: 0            # all streams are files
+      max_streams: {2 * len(stream_configs())}
+      max_consumers: 1000   # of each stream
+    }}
     exports: [
 {_lines(_exported(export) for export in exports())}
     ]
   }}
   {ROLES_ACCOUNT} {{
+    limits {{
+      max_connections: 19900    # of the server's: a user of another account can still look at a server that is full
+      max_subscriptions: 20000  # of each connection: an agent's process has two for each open queue, others far fewer
+    }}
     imports: [
 {_lines(_imported(export) for export in exports())}
     ]
