@@ -112,11 +112,19 @@ class Session(AbstractAsyncContextManager["Session"]):
         # Another process continues the rollout and, if it has a journal, its session.
         recorder = self._rollout.recorder
         is_resumed = handed_over(error) and recorder is not None
-        if self._address is not None and not is_resumed:
-            if recorder is not None:
-                # A session that is closed answers no call again, here or in another process that has the rollout now.
-                await (recorder.flush() if error is None else recorder.confirm())
-            await self._rollout.send(self._address, Close(rollout=self._rollout.id, timeout_s=60.0))
+        if self._address is None or is_resumed:
+            return
+        # A session that is closed answers no call again, here or in another process that has the rollout now.
+        if recorder is not None and error is None:
+            recorder.close_later(self._close)
+            return
+        if recorder is not None:
+            await recorder.confirm()
+        await self._close()
+
+    async def _close(self) -> None:
+        assert self._address is not None
+        await self._rollout.send(self._address, Close(rollout=self._rollout.id, timeout_s=60.0))
 
     async def call(self, item: responses.FunctionCall, *, by_model: bool = False) -> responses.FunctionCallOutput:
         """Run one `function_call` item; return the `function_call_output` to record. Tool errors are outputs too.

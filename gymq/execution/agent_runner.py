@@ -120,12 +120,12 @@ class AgentRunner:
                 working.cancel()
 
     async def _handle(self, task: Task, delivery: Delivery) -> None:
+        journal: Journal | None = None
         try:
             if await self._outcomes.is_settled(task):
                 await self._end_settled(task, delivery)
                 return
             outcome: Outcome
-            journal: Journal | None = None
             if await self._cancellations.is_still_cancelled(task.run, task.task_index):
                 outcome = cancelled_outcome(task, worker=self._worker)
             else:
@@ -150,6 +150,8 @@ class AgentRunner:
                 raise
             await self._store(task, cancelled_outcome(task, worker=self._worker))
             await delivery.ack()
+            if journal is not None:
+                await journal.drop()
 
     async def _end_settled(self, task: Task, delivery: Delivery) -> None:
         """Acknowledge a task that has its outcome."""

@@ -163,6 +163,9 @@ class Attempts:
         """
         assert work.rollout is not None
         if work.journal is not None:
+            if num_delivered > 1:
+                # The process before may have ended the rollout late, and with it the session that failed here.
+                await self._check_unsettled(work.task)
             await work.journal.start_attempt(work.attempt)
         else:
             journal = Journal(self._bus, work.task, self._worker, suspect)

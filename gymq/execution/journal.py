@@ -2,8 +2,9 @@
 
 Each entry names the stream sequence of the entry before it, and the server refuses it if another came in between. An
 agent that was taken for dead and comes back is thus stopped at its next entry. Replies of a model and of stateless
-workers are written before anything else happens. Replies of a session wait for the next entry, or for its end: until
-then its worker answers a repeated call from memory.
+workers are written before anything else happens. Replies of a session wait for the next entry: until then its worker
+answers a repeated call from memory. So a session is closed only after the next entry, or after the rollout's outcome is
+stored.
 
 An effect is known by its key, so that a loop may wait for several at the same time. Those that a replay asks for at the
 same time are answered in the order in which they were recorded.
@@ -92,6 +93,7 @@ class Journal:
         self._writes = RunningTasks()  # of what cancelled calls left
         self._maybe_stored: list[bytes] = []  # entries whose writers heard no answer: the last one may be stored
         self._failed: BusError | None = None
+        self._to_close: list[Callable[[], Awaitable[None]]] = []  # sessions whose last replies may not be written yet
         self.attempt = 0
         self.session: str | None = None  # where the rollout's session was moved to
         self.num_replayed = 0
@@ -163,6 +165,15 @@ class Journal:
             self._forget()
             self.attempt = attempt
             await self._write()
+        await self._close_sessions()
+
+    def close_later(self, close: Callable[[], Awaitable[None]]) -> None:
+        """Close a session of the rollout once another process would not ask it again."""
+        self._to_close.append(close)
+
+    async def _close_sessions(self) -> None:
+        while self._to_close:
+            await self._to_close.pop()()
 
     async def effect(self, key: str, in_session: bool, perform: Callable[[], Awaitable[Message]]) -> Message:
         """Return the reply of an effect: the recorded one, or that of `perform`, which is then recorded.
@@ -175,6 +186,9 @@ class Journal:
         Raises:
             BusError, Fenced: not recorded.
         """
+        if self._to_close:
+            await self.flush()
+            await self._close_sessions()
         alone = self._num_in_flight == 0
         self._num_in_flight += 1
         self._num_started += 1
@@ -279,10 +293,11 @@ class Journal:
             self._new = []
 
     async def drop(self) -> None:
-        """Delete the journal of a rollout that has its outcome. A journal that stays is harmless.
+        """Close what is left of a rollout that has its outcome, and delete its journal. One that stays is harmless.
 
         It stays where another process writes it by now, such as one that retries the rollout after its failure.
         """
+        await self._close_sessions()
         if not self._last_sequence:
             return
         body = encode(self._entry())
@@ -320,6 +335,7 @@ class Journal:
         await self.flush()
         async with self._writing:
             await self._write()
+        await self._close_sessions()
 
     async def _write_left_over(self) -> None:
         with suppress(BusError):  # Those who ask again get it from `_failed`.

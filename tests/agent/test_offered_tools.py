@@ -170,7 +170,7 @@ class Recording:
     async def moved(self, session):
         raise AssertionError("nothing is moved here")
 
-    async def flush(self):
+    def close_later(self, close):
         raise AssertionError("no session is closed here")
 
     async def confirm(self):
