@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 
 from gymq.data.jsonl import NOT_A_FILE, JsonlError
+from gymq.data.row_files import num_header_lines, read_rows_of
 from gymq.data.run_files import file_digest
-from gymq.data.tables import num_header_lines, read_rows_of
 from gymq.extensions import extensions
 from gymq.protocol.decoding import UNDECODABLE
 from gymq.workers import SHIPPED

@@ -1,56 +1,36 @@
-"""Tables as lines of JSON: Parquet, Arrow and CSV files, whose columns are the fields of rows; and JSON arrays.
+"""Tables as lines of JSON: Parquet, Arrow and CSV files, whose columns are the fields of rows.
 
-Files are read in pieces, so memory does not grow with them; only an array is read whole.
+Files are read in pieces, so memory does not grow with them.
 """
 
 from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from gymq.data.jsonl import MAX_LINE_BYTES, JsonlError, JsonlFile
+from gymq.data.row_files import DELIMITERS, Refuse, kind_of
 from gymq.data.rows import AGENT_REF, PARAMS
 from gymq.protocol.decoding import UNDECODABLE
 
 ROWS_AT_ONCE = 8  # decoded to Python objects: a value that a file has once may be in each of them
 
-_DELIMITERS = {".csv": ",", ".tsv": "\t"}
-_COMPRESSED = (".gz", ".zst")
 _AS_JSON_TEXT = (PARAMS, AGENT_REF)  # objects that may be JSON text in a table
 
-Refuse = Callable[[int, str], None]
-"""Called with the number of a row that has no JSON form, counted from 1, and one sentence why."""
 
-
-def read_rows_of(file: Path, refuse: Refuse) -> Iterator[bytes]:
-    """Yield the rows of a file of any format as lines of JSON; for a row that is refused, an empty line.
+def read_table(file: Path, refuse: Refuse) -> Iterator[bytes]:
+    """Yield the rows of a table as lines of JSON; for a row that is refused, an empty line.
 
     Raises:
         JsonlError: the file cannot be read.
     """
-    kind = _kind(file)
-    if kind in (".parquet", ".arrow"):
-        return _columnar_lines(file, refuse)
-    if kind in _DELIMITERS:
-        return _delimited_lines(file, _DELIMITERS[kind], refuse)
-    return _array_lines(file) if kind == ".json" and _is_array(file) else iter(JsonlFile(file))
-
-
-def num_header_lines(file: Path) -> int:
-    """Return how many lines of a file come before its first row."""
-    return 1 if _kind(file) in _DELIMITERS else 0
-
-
-def _kind(file: Path) -> str:
-    return Path(file.stem).suffix if file.suffix in _COMPRESSED else file.suffix
-
-
-# Text -----------------------------------------------------------------------------------------------------------------
+    delimiter = DELIMITERS.get(kind_of(file))
+    return _columnar_lines(file, refuse) if delimiter is None else _delimited_lines(file, delimiter, refuse)
 
 
 def _delimited_lines(file: Path, delimiter: str, refuse: Refuse) -> Iterator[bytes]:
@@ -74,22 +54,6 @@ def _delimited_lines(file: Path, delimiter: str, refuse: Refuse) -> Iterator[byt
         raise JsonlError(f"{file}: not UTF-8 after row {number}: byte {error.start} of a line") from None
     except csv.Error as error:
         raise JsonlError(f"{file}: cannot be read after row {number}: {error}") from None
-
-
-def _is_array(file: Path) -> bool:
-    return next((line for line in JsonlFile(file) if not line.isspace()), b"").lstrip().startswith(b"[")
-
-
-def _array_lines(file: Path) -> Iterator[bytes]:
-    try:
-        rows = msgspec.json.decode(b"".join(JsonlFile(file)), type=list[msgspec.Raw])
-    except UNDECODABLE as error:
-        raise JsonlError(f"{file}: not a JSON array: {error}") from None
-    for row in rows:
-        yield msgspec.json.format(row, indent=-1) + b"\n"
-
-
-# Columns --------------------------------------------------------------------------------------------------------------
 
 
 def _columnar_lines(file: Path, refuse: Refuse) -> Iterator[bytes]:
