@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 # One argument: the isolation. Prints what the tool answers to each piece of code.
 ASK_NEWTON = """
 import asyncio, json, sys
+from gymq.failures import ComponentFailed
 from gymq.sandbox import LocalSandbox
 from gymq.testing import Harness, prompt
 from gymq.workers.resources.newton_bench.worker import NewtonBench
