@@ -12,9 +12,6 @@ from gymq.data.solutions import Action, ActionCall
 from gymq.ext.audit.gold import GoldRow
 from gymq.testing.scripts import reply
 
-HUGE_CHARS = 1_000_000
-DEPTH = 10_000
-
 _LETTERS = "ABCDEFGHIJ"
 _NUMBER = re.compile(r"(?<![\w.])-?\d+(?:\.\d+)?(?![\w.])")
 _MARKER = re.compile(r"<\w{1,30}>|\\[a-z]{1,20}\{|`{3}\w{0,20}|#{1,4} |[<=>]{5,9}[^\n]{0,10}|[A-Z][A-Za-z]{1,20}: ?")
@@ -137,16 +134,18 @@ def _with_nan(value: Any) -> Any:
 
 
 def _huge(gold: GoldRow) -> Iterator[tuple[str, dict[str, Any]]]:
+    num_chars = 1_000_000
     words = gold.prompt_text.split() or ["word"]
     text = " ".join(words)
-    yield "the prompt, a million characters", reply((text + " ") * (HUGE_CHARS // (len(text) + 1)))
-    yield "a million digits", reply("9" * HUGE_CHARS)
+    yield "the prompt, a million characters", reply((text + " ") * (num_chars // (len(text) + 1)))
+    yield "a million digits", reply("9" * num_chars)
     yield "five thousand messages", reply(*(["x"] * 5_000))
 
 
 def _deep(_: GoldRow) -> Iterator[tuple[str, dict[str, Any]]]:
+    depth = 10_000
     for opening, inner, closing in (("[", "", "]"), ("(", "1", ")"), ('{"a":', "1", "}"), ("<a>", "x", "</a>")):
-        yield f"{opening!r} {DEPTH} deep", reply(opening * DEPTH + inner + closing * DEPTH)
+        yield f"{opening!r} {depth} deep", reply(opening * depth + inner + closing * depth)
     yield "boxes 3000 deep", reply("\\boxed{" * 3_000 + "x" + "}" * 3_000)
     yield "fractions 300 deep", reply("\\boxed{" + "\\frac{1}{" * 300 + "2" + "}" * 301)
     yield "a tower of powers", reply("\\boxed{9^{9^{9^{9}}}}")

@@ -23,8 +23,6 @@ from gymq.ext.nemo_gym.addresses import DEFAULT_HEAD_PORT
 from gymq.processes import parent_death
 from gymq.redaction import redact
 
-START_S = 1800.0  # a model may take its time to load
-
 
 class _Instance(msgspec.Struct):
     process_name: str  # of the instance; `name` is its implementation
@@ -69,7 +67,8 @@ class ChildCluster:
         file = folder / ENV_YAML
         OmegaConf.save(_startable(self._config), file)
         process = self._process = self._spawn(folder, ["up", "--config", str(file)])
-        give_up = time.monotonic() + START_S
+        start_s = 1800.0  # a model may take its time to load
+        give_up = time.monotonic() + start_s
         while self._get("/health") is None:
             status = process.poll()
             if status is not None:
@@ -78,7 +77,7 @@ class ChildCluster:
                 raise RuntimeError(f"gymq up ended with status {status}: {said}")
             if time.monotonic() > give_up:
                 self.stop()
-                raise RuntimeError(f"gymq up did not serve {self.url} within {START_S:g} s")
+                raise RuntimeError(f"gymq up did not serve {self.url} within {start_s:g} s")
             time.sleep(0.1)
 
     def _spawn(self, folder: Path, arguments: list[str]) -> subprocess.Popen[bytes]:

@@ -17,8 +17,6 @@ from gymq.extensions import extensions
 from gymq.protocol.decoding import UNDECODABLE
 from gymq.protocol.messages import VerifiedRollout
 
-MAX_DOCUMENT_BYTES = 2 << 30
-
 
 @dataclass(frozen=True, kw_only=True)
 class Format:
@@ -118,8 +116,9 @@ class _Documents:
                 if form.suffix == self.path.suffix and form.read_file is not None:
                     yield from form.read_file(self.path)
                     return
-            if self.path.stat().st_size > MAX_DOCUMENT_BYTES:
-                raise JsonlError(f"{self.name}: larger than {MAX_DOCUMENT_BYTES} bytes")
+            most_bytes = 2 << 30
+            if self.path.stat().st_size > most_bytes:
+                raise JsonlError(f"{self.name}: larger than {most_bytes} bytes")
             value: Any = json.loads(self.path.read_bytes())  # of Python: Inspect writes NaN, which JSON has not
         except FileNotFoundError:
             raise JsonlError(f"{self.name}: file not found") from None

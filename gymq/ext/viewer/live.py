@@ -21,7 +21,6 @@ from gymq.protocol.tokens import to_json
 
 EVERY_S = 1.0  # how often is looked
 QUIET_S = 15.0  # a comment is sent after so long, so that proxies keep the connection
-MOST_LISTENERS = 64  # connections to which events are sent
 
 Event = tuple[str, Any]
 
@@ -42,8 +41,9 @@ class Listeners:
         Raises:
             StatusError: 503; there are too many connections already.
         """
-        if self._number >= MOST_LISTENERS:
-            raise StatusError(503, "saturated", f"{MOST_LISTENERS} pages are already connected")
+        most = 64  # connections to which events are sent
+        if self._number >= most:
+            raise StatusError(503, "saturated", f"{most} pages are already connected")
         stream = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
         loop = asyncio.get_running_loop()
         bus = self._context.bus

@@ -23,8 +23,6 @@ from gymq.protocol.instances import Instance
 from gymq.protocol.subjects import BadToken
 from gymq.resources import Resources
 
-PROBE_S = 10.0  # for the answer to the first request of a model
-
 
 class RowTypes:
     """Checks rows against the type that the verifier of their agent declares."""
@@ -121,9 +119,10 @@ async def probe_models(specs: Sequence[Instance], report: Callable[[str], None])
 async def _probe(spec: Instance) -> str:
     model = build(spec)
     assert isinstance(model, Model)
+    probe_s = 10.0  # for the answer to the first request of a model
     try:
-        async with asyncio.timeout(PROBE_S + 1.0):
-            await model.probe(PROBE_S)
+        async with asyncio.timeout(probe_s + 1.0):
+            await model.probe(probe_s)
     except InvalidTask:
         return ""  # the smallest request is none for this model
     except RolloutError as error:
@@ -131,7 +130,7 @@ async def _probe(spec: Instance) -> str:
             raise UsageError(f"{spec.name}: {error.message}; nothing was submitted") from None
         return f"{spec.name}: the first request was not answered: {error.message}; the run starts anyway"
     except TimeoutError:
-        return f"{spec.name}: the first request was not answered within {PROBE_S:g} s; the run starts anyway"
+        return f"{spec.name}: the first request was not answered within {probe_s:g} s; the run starts anyway"
     return ""
 
 

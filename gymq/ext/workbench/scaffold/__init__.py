@@ -16,7 +16,6 @@ from typing import Literal
 from gymq.errors import UsageError
 
 # Instances are called after the worker, and their names become parts of subjects.
-MAX_NAME = 40
 
 _WORKER = {
     "worker.py": "{template}/worker.py.txt",
@@ -85,11 +84,12 @@ def make_worker(name: str, parent: Path, *, template: TemplateName) -> list[Path
 
 
 def _check_name(name: str) -> None:
-    if not (name.isascii() and name.isidentifier() and not keyword.iskeyword(name) and len(name) <= MAX_NAME):
-        similar = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")[:MAX_NAME]
+    most = 40
+    if not (name.isascii() and name.isidentifier() and not keyword.iskeyword(name) and len(name) <= most):
+        similar = re.sub(r"\W+", "_", name, flags=re.ASCII).strip("_")[:most]
         example = similar if similar.isidentifier() and not keyword.iskeyword(similar) else "my_env"
         raise UsageError(
-            f"{name!r} cannot be the name of a worker: it must be a Python identifier of at most {MAX_NAME} letters, "
+            f"{name!r} cannot be the name of a worker: it must be a Python identifier of at most {most} letters, "
             f"digits and underscores, such as {example}"
         )
 
