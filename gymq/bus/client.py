@@ -20,7 +20,7 @@ from nats.aio.subscription import Subscription
 from nats.protocol.parser import Parser
 
 from gymq.processes.background import was_suspended
-from gymq.processes.failing import failure_logged
+from gymq.processes.failing import FailureLogged
 from gymq.redaction import redact
 
 log = logging.getLogger("gymq.bus")
@@ -126,7 +126,7 @@ class MendedClient(Client):
             return False
         message = self._build_message(sid, subject, reply, body, parse_headers(headers) if headers else None)
         if message is not None:
-            with failure_logged(log, "nats: a message is ignored"):
+            with FailureLogged(log, "nats: a message is ignored"):
                 subscription._cb.on_message(message)
         return True
 

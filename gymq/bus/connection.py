@@ -29,7 +29,7 @@ from gymq.bus.errors import Denied, NoAnswer, NoResponders, NoServer, TooLarge
 from gymq.bus.large_bodies import LargeBodies
 from gymq.errors import BusError
 from gymq.processes.background import is_set_within, was_suspended
-from gymq.processes.failing import OnFailureAwait, failure_logged
+from gymq.processes.failing import FailureLogged, OnFailureAwait
 from gymq.protocol import subjects
 from gymq.redaction import redact
 
@@ -182,7 +182,7 @@ class Connection:
         self._read_limit()
         log.warning("nats: reconnected")
         for callback in list(self._on_reconnect):
-            with failure_logged(log, "a callback after the reconnect failed"):
+            with FailureLogged(log, "a callback after the reconnect failed"):
                 callback()
 
     async def _end(self) -> None:

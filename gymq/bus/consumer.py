@@ -11,7 +11,7 @@ from gymq.bus.bus import Bus
 from gymq.bus.pull import Delivery, Pull
 from gymq.errors import BusError
 from gymq.processes.background import end_task
-from gymq.processes.failing import failure_logged
+from gymq.processes.failing import FailureLogged
 
 log = logging.getLogger("gymq.consumer")
 
@@ -67,7 +67,7 @@ class Consumer:
                 await asyncio.sleep(1.0)
                 continue
             self._in_flight = delivery
-            with failure_logged(log, "%s: message %d will be delivered again", self._name, delivery.sequence):
+            with FailureLogged(log, "%s: message %d will be delivered again", self._name, delivery.sequence):
                 try:
                     await self._handle(delivery)
                 except BusError as error:

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import NoReturn
 
 from gymq.errors import BusError
-from gymq.processes.failing import failure_logged
+from gymq.processes.failing import FailureLogged
 
 
 async def repeat(
@@ -23,7 +23,7 @@ async def repeat(
     """
     problem = ""
     while True:
-        with failure_logged(log, failed):
+        with FailureLogged(log, failed):
             try:
                 await work()
                 problem = ""

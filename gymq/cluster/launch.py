@@ -30,7 +30,7 @@ from gymq.cluster.worker_process import ProcessSpec
 from gymq.config import digest_of
 from gymq.defaults import Layout
 from gymq.execution.services.run_queues import RunQueues
-from gymq.processes.failing import failure_logged
+from gymq.processes.failing import FailureLogged
 from gymq.processes.keeping import keep_running, shown_status
 from gymq.protocol.instances import ROLE_OF, Instance
 
@@ -252,7 +252,7 @@ def _with_digests(instances: Iterable[Instance]) -> list[Instance]:
 
 async def _stop_child(child: WorkerProcess) -> None:
     """Stop a process; one that cannot be stopped must keep neither the others nor the server running."""
-    with failure_logged(log, "%s did not stop cleanly", child.name):
+    with FailureLogged(log, "%s did not stop cleanly", child.name):
         await child.stop()
 
 

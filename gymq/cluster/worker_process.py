@@ -48,7 +48,7 @@ from gymq.failures import say_author_error
 from gymq.model import Model
 from gymq.processes import KillableProcesses, memory
 from gymq.processes.background import end_task
-from gymq.processes.failing import failure_logged
+from gymq.processes.failing import FailureLogged
 from gymq.protocol import subjects
 from gymq.protocol.instances import PROFILES_VARIABLE, Instance
 from gymq.protocol.messages import MAX_TEXT_CHARS
@@ -221,7 +221,7 @@ class InstanceHost:
         """Stop the workers and disconnect, whatever is in flight."""
         workers, self._workers = self._workers, []
         for worker in workers:
-            with failure_logged(log, "%s did not stop cleanly", worker.name):
+            with FailureLogged(log, "%s did not stop cleanly", worker.name):
                 await worker.stop()
         self._processes.close()
         if self._bus is not None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable
 
 
 class OnFailure:
@@ -33,10 +32,18 @@ class OnFailureAwait:
             await self._undo()
 
 
-@contextmanager
-def failure_logged(log: logging.Logger, text: str, *args: object) -> Iterator[None]:
-    """Log any exception of a block, after a text, and go on."""
-    try:
-        yield
-    except Exception:
-        log.exception(text, *args)
+class FailureLogged:
+    """Logs any exception of a block, after a text, and goes on: `with FailureLogged(log, "not closed"): ...`."""
+
+    def __init__(self, log: logging.Logger, text: str, *args: object) -> None:
+        self._log = log
+        self._text = text
+        self._args = args
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> bool:
+        is_logged = isinstance(error, Exception)
+        if is_logged:
+            self._log.error(self._text, *self._args, exc_info=error)
+        return is_logged

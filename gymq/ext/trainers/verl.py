@@ -21,7 +21,7 @@ from gymq.data.records import Record
 from gymq.ext.trainers.adapting import records_of, warn_if_dropped
 from gymq.ext.trainers.forms import to_verl
 from gymq.ext.trainers.verl_rollouts import VerlRollouts
-from gymq.processes.failing import failure_logged
+from gymq.processes.failing import FailureLogged
 from gymq.processes.loop_thread import LoopThread
 from gymq.trainer.groups import Row
 
@@ -59,7 +59,7 @@ class _Worker(AgentLoopWorkerTQ.__ray_metadata__.modified_class):
         prompt.pop("agent_name", None)
         status = "failure"
         try:
-            with failure_logged(log, "a prompt of step %s was not rolled out", step):  # as verl does
+            with FailureLogged(log, "a prompt of step %s was not rolled out", step):  # as verl does
                 group = await self._rollouts.group(
                     prompt.get("row"), step, size, validate=validate, is_greedy=is_greedy
                 )
