@@ -9,6 +9,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,7 +23,7 @@ from gymq.sandbox import MIB, Limits, LocalSandbox, control_groups, local
 from gymq.sandbox.control_groups import ControlGroup, ControlGroups
 from gymq.sandbox.inside import descendants
 from gymq.sandbox.inside.group import ProgramGroup
-from tests.support.waiting import until
+from tests.support.waiting import DEADLINE_S, until
 
 from .conftest import alive, run_python
 from .users import REPOSITORY, delegated, python_as
@@ -266,7 +267,11 @@ class TestVersion2:
         (found,) = ControlGroups.found().parents
         assert found == tree / "system.slice/gymq.service"
 
-    def test_limits_leave_out_swap_and_end_all_at_once(self, tree: Path):
+    def test_there_is_no_swap_where_the_kernel_counts_it(self, tree: Path):
+        (tree / "memory.swap.max").write_text("max")
+        assert dict(control_groups._settings((tree,), 1000, 5))[tree / "memory.swap.max"] == 0
+
+    def test_limits_end_all_at_once(self, tree: Path):
         group = ControlGroups((tree,)).make(1000, 5)
         (folder,) = group.folders
         assert {path.name: path.read_text() for path in folder.iterdir()} == {
@@ -297,3 +302,33 @@ class TestVersion2:
             (folder / name).write_text("")
         with pytest.raises(MemoryError):
             ProgramGroup(group.open_files(contextlib.ExitStack()), 1000).ran_out_of_memory()
+
+
+class TestRealVersion2:
+    """A hierarchy of version 2 that has no limits, since the kernel has those in version 1."""
+
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Iterator[Path]:
+        root = tmp_path / "tree"
+        root.mkdir()
+        if subprocess.run(["mount", "-t", "cgroup2", "none", root], capture_output=True, check=False).returncode:
+            pytest.skip("cgroup2 cannot be mounted here")
+        folder = root / f"gymq-test-{os.getpid()}"
+        folder.mkdir()
+        yield folder
+        control_groups._remove((folder,))
+        subprocess.run(["umount", root], check=True)
+
+    def test_processes_are_born_in_it_counted_and_ended(self, folder: Path):
+        spin = [sys.executable, "-c", "import os; os.fork()\nwhile True: pass"]
+        with open(os.devnull, "rb") as none, (folder / "cpu.stat").open("rb") as usage:
+            with (folder / "cgroup.procs").open("wb", buffering=0) as members:
+                group = ProgramGroup([none.fileno(), none.fileno(), usage.fileno(), members.fileno()], 1000)
+                program = subprocess.Popen(spin, preexec_fn=group.enter)
+            give_up = time.monotonic() + DEADLINE_S
+            while len((folder / "cgroup.procs").read_text().split()) < 2 or group.computed() < 0.05:
+                assert time.monotonic() < give_up
+                time.sleep(0.01)
+            control_groups._remove((folder,))
+        assert program.wait() == -signal.SIGKILL
+        assert not folder.exists()
