@@ -34,15 +34,27 @@ class Delivery:
 
     async def ack(self) -> None:
         """Acknowledge the message; if the acknowledgement is lost, the message is redelivered."""
-        await self._bus.publish(self._reply, b"+ACK")
+        await self._answer(b"+ACK")
 
     async def nak(self, *, after_s: float = 0.0) -> None:
         """Negative-acknowledge the message, so that it is redelivered, at once or after so many seconds."""
-        await self._bus.publish(self._reply, b'-NAK {"delay": %d}' % int(after_s * 1e9) if after_s else b"-NAK")
+        await self._answer(b'-NAK {"delay": %d}' % int(after_s * 1e9) if after_s else b"-NAK")
 
     async def in_progress(self) -> None:
         """Report that the message is still in flight, which postpones its redelivery."""
-        await self._bus.publish(self._reply, b"+WPI")
+        await self._answer(b"+WPI")
+
+    def void(self) -> None:
+        """Settle it no more: its stream is gone, and the next one would take the answer as one to its own message."""
+        self._reply = ""
+
+    @property
+    def is_void(self) -> bool:
+        return not self._reply
+
+    async def _answer(self, body: bytes) -> None:
+        if self._reply:
+            await self._bus.publish(self._reply, body)
 
 
 class Pull:

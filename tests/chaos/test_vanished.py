@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gymq.bus import BusError, streams
+from gymq.bus import Bus, BusError, streams
 from gymq.cluster.launch import Deployment
 from gymq.protocol.instances import Instance
 from gymq.protocol.messages import Outcome, VerifiedRollout
@@ -28,24 +28,26 @@ def check(outcomes: list[Outcome]) -> None:
     assert all(isinstance(outcome, VerifiedRollout) and outcome.reward == 1.0 for outcome in outcomes)
 
 
-async def test_a_server_that_comes_back_empty_ends_the_run_and_another_cluster_resumes_it(tmp_path: Path) -> None:
-    async with nats_node(tmp_path, max_file="1GB") as node:
-        (tmp_path / "first").mkdir()
-        async with running(tmp_path / "first", PLAIN, deployment=Deployment(node.url)) as cluster:
-            first = cluster.collection("run", ROWS)
-            collecting = asyncio.create_task(first.run())
-            await until(lambda: first.files.output.exists() and first.files.output.read_bytes().count(b"\n") >= 8)
-            node.kill()
-            node.wipe()
-            node.start()
-            await until_ready(node.url)
-            with pytest.raises(BusError, match=r"the stream \w+ was deleted .*; run the same command again to resume"):
-                await asyncio.wait_for(collecting, DEADLINE_S)
+async def test_a_server_that_comes_back_empty_ends_the_run_and_the_same_command_resumes_it(tmp_path: Path) -> None:
+    async with (
+        nats_node(tmp_path, max_file="1GB") as node,
+        running(tmp_path, PLAIN, deployment=Deployment(node.url)) as cluster,
+    ):
+        first = cluster.collection("run", ROWS)
+        collecting = asyncio.create_task(first.run())
+        await until(lambda: first.files.output.exists() and first.files.output.read_bytes().count(b"\n") >= 8)
+        node.kill()
+        node.wipe()
+        node.start()
+        await until_ready(node.url)
+        with pytest.raises(BusError, match=r"the stream \w+ was deleted .*; run the same command again to resume"):
+            await asyncio.wait_for(collecting, DEADLINE_S)
         kept = first.files.output.read_bytes()
-        (tmp_path / "second").mkdir()
-        async with running(tmp_path / "second", PLAIN, deployment=Deployment(node.url)) as cluster:
-            resumed = replace(cluster, folder=tmp_path / "first").collection("run", ROWS)
+        await streams.ensure(cluster.js, ["solver"])  # as another cluster does that starts; the workers go on
+        async with await Bus.connect(node.url, role="client", name="again") as bus:
+            resumed = replace(cluster, bus=bus).collection("run", ROWS)
             await asyncio.wait_for(resumed.run(), DEADLINE_S)
+        assert not resumed.warnings
         written = resumed.files.output.read_bytes()
         assert written.startswith(kept)
         assert written.count(b"\n") == NUM_ROWS

@@ -17,6 +17,7 @@ from typing import Any
 
 from gymq.authoring import current_call
 from gymq.bus import Bus, BusError, Msg, streams
+from gymq.bus.jetstream import Code, JetStreamError
 from gymq.bus.pull import Delivery
 from gymq.bus.queue.dead_letters import store_dead_letter
 from gymq.bus.queue.lanes import Lane, SlotsLeft, pause_s
@@ -198,7 +199,9 @@ class TaskQueue:
         self._num_urgent -= was_urgent
         lane.may_have_more = True  # where the run has a limit, there is room for one now
         self._changed.set()
-        self._sequences.discard(self._running.pop(task).sequence)
+        delivery = self._running.pop(task)
+        if not delivery.is_void:
+            self._sequences.discard(delivery.sequence)
         if not task.cancelled() and task.exception() is not None:
             log.error("task not settled, it will be delivered again", exc_info=task.exception())
 
@@ -237,19 +240,27 @@ class TaskQueue:
             await is_set_within(self._announced, 10.0)
             self._announced.clear()
             try:
+                queues = await streams.queues(self._bus.js)
                 await self._steered.read()  # first: nothing of a paused run is asked for
                 for run in list(self._opened):
                     await self._steered.read_again(run)
                     self._opened.discard(run)
-                await self._find_lanes()
+                await self._find_lanes(queues)
             except BusError as error:
+                if isinstance(error, JetStreamError) and error.code == Code.STREAM_NOT_FOUND:
+                    self._void_deliveries()
                 log.warning("cannot look for queues: %s", error)
                 await asyncio.sleep(1.0)
                 self._announced.set()
 
-    async def _find_lanes(self) -> None:
+    def _void_deliveries(self) -> None:
+        """Leave unsettled what is in work: the stream of the tasks is gone, and another one counts from 1 again."""
+        for delivery in self._running.values():
+            delivery.void()
+        self._sequences.clear()
+
+    async def _find_lanes(self, queues: dict[str, subjects.TaskQueueName]) -> None:
         agent = subjects.instance(self._agent, "agent")
-        queues = await streams.queues(self._bus.js)
         for name in [name for name, lane in self._lanes.items() if name not in queues or lane.is_gone]:
             await self._lanes.pop(name).pull.stop()
         for name, queue in queues.items():
