@@ -20,6 +20,7 @@ from gymq.protocol.codec import encode
 from gymq.protocol.messages import Priority, Task
 from gymq.protocol.subjects import TaskQueueName
 from tests.conftest import Connect
+from tests.support.queues import queues_of_runs
 from tests.support.waiting import DEADLINE_S, until, until_answer
 
 Kill = Callable[[], Awaitable[None]]
@@ -357,3 +358,35 @@ async def test_tasks_of_an_agent_that_died_are_taken_while_others_wait(bus: Bus,
     counts = await agents.work(40)
     assert counts[lost] == 6
     await pull.stop()
+
+
+async def test_tasks_whose_stream_is_gone_settle_none_of_the_next_stream(own_bus: Bus, run: str) -> None:
+    begun: list[asyncio.Event] = []
+
+    async def handle(_task: Task, delivery: Delivery) -> None:
+        begun.append(go := asyncio.Event())
+        await go.wait()
+        await delivery.ack()
+
+    async def in_queue() -> int:
+        return int((await own_bus.js.api(f"STREAM.INFO.{streams.TASKS}"))["state"]["messages"])
+
+    queue = TaskQueue(own_bus, run, 2, handle)
+    async with queues_of_runs(own_bus):
+        await queue_tasks(own_bus, run, 1)
+        await queue.start()
+        try:
+            await until(lambda: len(begun) == 1)
+            await own_bus.js.api(f"STREAM.DELETE.{streams.TASKS}")
+            await until(lambda: all(delivery.is_void for delivery in queue._running.values()))
+            await streams.ensure(own_bus.js, [run])
+            await queue_tasks(own_bus, run, 1)
+            await until(lambda: len(begun) == 2)  # although a task with its number is in work
+            begun[0].set()
+            await until(lambda: queue.load == 1)
+            await own_bus.flush()
+            assert await in_queue() == 1
+            begun[1].set()
+            await until_answer(in_queue, lambda count: count == 0)
+        finally:
+            await queue.drain(DEADLINE_S)
