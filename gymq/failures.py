@@ -60,7 +60,7 @@ class Retry:
 class Retries:
     """The retries after a failure of one class, from the cheapest to the most expensive. None: no such retry."""
 
-    call: Retry | None = None  # the same request, by its sender (`gymq.bus.rpc.calls`)
+    call: Retry | None = None  # the same request, by its sender, where it finds the failure (`gymq.bus.rpc.calls`)
     effect: Retry | None = None  # the request of an agent, after its calls failed (`gymq.agent`)
     verdict: Retry | None = None  # the verdict on a response that is there (`gymq.agent`)
     rollout: Retry | None = None  # the whole rollout, in a new session (`gymq.execution.attempts`)
@@ -71,7 +71,7 @@ _ROLLOUT = Retry(tries=3, first_pause_s=0.1, longest_pause_s=5.0, growth=4.0)
 # The response is paid for, so a judge or a service behind the verifier is given some seconds to recover.
 _VERDICT = Retry(tries=3, first_pause_s=0.5, longest_pause_s=5.0, growth=10.0)
 # The end of this task; a collection may submit it again.
-_LATER = Retry(tries=1, first_pause_s=0.1, longest_pause_s=0.1)
+_ONLY_LATER = Retry(tries=1, first_pause_s=0.1, longest_pause_s=0.1)
 
 RETRIES: dict[FailureClass, Retries] = {
     # Says something about the row, or about code: the next try would end the same.
@@ -102,7 +102,9 @@ RETRIES: dict[FailureClass, Retries] = {
     # The call may have run. Model calls and seeds may run twice; a session answers a repeated call from memory. What
     # loses three or four workers, the last while it ran there alone, is what kills them: the next try is refused, with
     # the reason (`gymq.bus.rpc.quarantine`).
-    FailureClass.WORKER_LOST: Retries(call=Retry(tries=5, first_pause_s=0.05, longest_pause_s=2.0), rollout=_LATER),
+    FailureClass.WORKER_LOST: Retries(
+        call=Retry(tries=5, first_pause_s=0.05, longest_pause_s=2.0), rollout=_ONLY_LATER
+    ),
     # Room comes with time, so again only time ends it.
     FailureClass.SATURATED: Retries(
         call=Retry(tries=10_000, first_pause_s=0.05, longest_pause_s=2.0), rollout=_ROLLOUT
@@ -111,7 +113,7 @@ RETRIES: dict[FailureClass, Retries] = {
     # are a matter of settings.
     FailureClass.STALE: Retries(rollout=Retry(tries=4, first_pause_s=0.1, longest_pause_s=5.0, growth=4.0)),
     # The task ended its process while it ran there alone, or was delivered too often.
-    FailureClass.REDELIVERED_TOO_OFTEN: Retries(rollout=_LATER),
+    FailureClass.REDELIVERED_TOO_OFTEN: Retries(rollout=_ONLY_LATER),
 }
 
 # A failure of these classes says nothing about the row: trying the rollout again may succeed.

@@ -39,7 +39,7 @@ class Recorder(Protocol):
 
     session: str | None  # where the rollout's session was moved to
 
-    async def effect(self, key: str, in_session: bool, perform: Callable[[], Awaitable[Message]]) -> Message: ...
+    async def effect(self, key: str, may_wait: bool, perform: Callable[[], Awaitable[Message]]) -> Message: ...
 
     async def moved(self, session: str) -> None: ...
 
@@ -108,13 +108,14 @@ class RolloutCalls:
         self.row = offered_tools.row_with(self.row, tools)
 
     async def call(
-        self, subject: str, request: Call, stage: Stage, *, key: str | None = None, in_session: bool = False
+        self, subject: str, request: Call, stage: Stage, *, key: str | None = None, may_wait: bool = False
     ) -> Message:
         """Send a request; all effects of an agent pass through here.
 
         Args:
             key: identifies the call in the journal, unique in the rollout; None: the call is not recorded.
-            in_session: whether the worker answers a repeated call from memory.
+            may_wait: whether its reply may be recorded with the next entry: a repeated call is answered from memory, or
+                does no harm.
         """
         if self._is_over:
             raise RolloutError(FailureClass.AGENT_FAILED, "this attempt at the rollout has ended", stage=Stage.AGENT)
@@ -126,7 +127,7 @@ class RolloutCalls:
         try:
             if self.recorder is None or key is None:
                 return await self._call(subject, request)
-            return await self.recorder.effect(key, in_session, lambda: self._call(subject, request))
+            return await self.recorder.effect(key, may_wait, lambda: self._call(subject, request))
         except RolloutError as error:
             raise error.at(stage) from None
         finally:

@@ -102,7 +102,7 @@ class Session(AbstractAsyncContextManager["Session"]):
         timeout_s = self._timeout(rollout.options.tool_timeout_s)
         request = Seed(rollout=rollout.id, timeout_s=timeout_s, row=row, with_tools=with_tools)
         subject = subjects.SEED.of(self._resources)
-        seeded = await rollout.call(subject, request, Stage.SEED, key=key, in_session=True)
+        seeded = await rollout.call(subject, request, Stage.SEED, key=key, may_wait=True)
         assert isinstance(seeded, Seeded)
         return seeded
 
@@ -207,8 +207,8 @@ class Session(AbstractAsyncContextManager["Session"]):
 
     async def _send_once(self, request: ToolCall | Verify, stage: Stage) -> Message:
         subject = self._address or subjects.STATELESS.of(self._resources)
-        in_session = self._address is not None
-        return await self._rollout.call(subject, request, stage, key=self._key(request), in_session=in_session)
+        may_wait = self._address is not None
+        return await self._rollout.call(subject, request, stage, key=self._key(request), may_wait=may_wait)
 
     async def _rebuild(self) -> None:
         """Restore the lost session on another worker by repeating its calls."""

@@ -151,6 +151,12 @@ class Resume:
         attempts, terminal = self._attempts.of(task_index, rollout_index)
         return not terminal and attempts < self._max_attempts
 
+    def count_failure(self, task_index: int, rollout_index: int, *, terminal: bool, curable: bool) -> None:
+        """Count a failure from before this start as an attempt, unless the set-up was wrong."""
+        self.failed_before.add(task_index, rollout_index)
+        if not curable:
+            self._attempts.add(task_index, rollout_index, terminal=terminal)
+
     def _read(self, failures: LineSource | None) -> int:
         with DoneRollouts() as expected:
             for row in read_rows(self._materialised):
@@ -178,9 +184,7 @@ class Resume:
 
     def _read_failures(self, failures: LineSource) -> None:
         for key, row in _failures(failures):
-            self.failed_before.add(*key)
-            if not row.curable:  # otherwise the set-up was wrong, which does not count as an attempt
-                self._attempts.add(*key, terminal=bool(row.terminal))
+            self.count_failure(*key, terminal=bool(row.terminal), curable=bool(row.curable))
 
 
 def _failures(source: LineSource) -> Iterator[tuple[tuple[int, int], _FailureRow]]:

@@ -189,7 +189,7 @@ class AgentRunner:
                 self.busy_s += time.monotonic() - started
 
     async def _store(self, task: Task, outcome: Outcome) -> Outcome:
-        """Store an outcome, or a failure in place of one that has no wire form; return what was stored."""
+        """Store an outcome, or a failure in place of one that has no wire form; return what was offered."""
         put = partial(self._outcomes.put, replaces=task.replaces, patience_s=STORE_PATIENCE_S)
         try:
             await put(outcome)

@@ -166,7 +166,7 @@ class Attempts:
             if num_delivered > 1:
                 # The process before may have ended the rollout late, and with it the session that failed here.
                 await self._check_unsettled(work.task)
-            await work.journal.start_attempt(work.attempt)
+            await work.journal.start_attempt(work.attempt, work.num_failures)
         else:
             journal = Journal(self._bus, work.task, self._worker, suspect)
             if num_delivered > 1 or work.task.replaces is not None or work.task.resumed:
@@ -227,7 +227,7 @@ class _Work:
         self._started_at = time.time()
         self._attempt_started = 0.0
         self.ended_by: RolloutError | None = None  # the update of the policy that ended the attempt
-        self._own_failures = 0
+        self.num_failures = 0  # of its own
         self._lost_sessions = 0  # that others took with them
         self.num_lost = 0  # sessions that were lost during a call of the rollout
         self._interruptions = 0  # of the connection to NATS
@@ -254,7 +254,7 @@ class _Work:
         assert self.rollout is not None
         self.rollout.has_begun = journal.num_recorded > 0
         self.journal = journal
-        self._own_failures += journal.attempt - self.attempt
+        self.num_failures = max(self.num_failures, journal.num_failures)
         self.attempt = self.rollout.attempt = journal.attempt
 
     def pause_s(self, failed: RolloutError, *, interrupted: bool) -> float | None:
@@ -270,8 +270,8 @@ class _Work:
             self._lost_sessions += 1
             return SESSION_GONE.pause_s(self._lost_sessions, left_s=left_s)
         self.num_lost += failed.failure_class is FailureClass.SESSION_LOST
-        self._own_failures += 1
-        return retry.pause_s(self._own_failures, left_s=left_s)
+        self.num_failures += 1
+        return retry.pause_s(self.num_failures, left_s=left_s)
 
     def deadline_exceeded(self) -> RolloutError:
         text = f"not finished within {self.task.timeout_s:g} s"

@@ -3,8 +3,8 @@
 Each entry names the stream sequence of the entry before it, and the server refuses it if another came in between. An
 agent that was taken for dead and comes back is thus stopped at its next entry. Replies of a model and of stateless
 workers are written before anything else happens. Replies of a session wait for the next entry: until then its worker
-answers a repeated call from memory. So a session is closed only after the next entry, or after the rollout's outcome is
-stored.
+answers a repeated call from memory, and a call that opens one may be repeated. So a session is closed only after the
+next entry, or after the rollout's outcome is stored.
 
 An effect is known by its key, so that a loop may wait for several at the same time. Those that a replay asks for at the
 same time are answered in the order in which they were recorded.
@@ -95,6 +95,7 @@ class Journal:
         self._failed: BusError | None = None
         self._to_close: list[Callable[[], Awaitable[None]]] = []  # sessions whose last replies may not be written yet
         self.attempt = 0
+        self.num_failures = 0  # of the attempts before, as in `JournalEntry`
         self.session: str | None = None  # where the rollout's session was moved to
         self.num_replayed = 0
 
@@ -138,7 +139,7 @@ class Journal:
             if entry.attempt > self.attempt:
                 self._forget()
                 recorded.clear()
-                self.attempt = entry.attempt
+                self.attempt, self.num_failures = entry.attempt, entry.num_failures
             for effect in entry.effects:
                 del recorded[effect.number :]
                 recorded.append(effect)
@@ -155,15 +156,18 @@ class Journal:
             return f"{num_alone} agent processes died that had started this task with nothing else in them"
         return ""
 
-    async def start_attempt(self, attempt: int) -> None:
+    async def start_attempt(self, attempt: int, num_failures: int) -> None:
         """Start a new attempt; what was recorded no longer counts.
+
+        Args:
+            num_failures: as in `JournalEntry`.
 
         Raises:
             Fenced: another process has taken over the rollout.
         """
         async with self._writing:
             self._forget()
-            self.attempt = attempt
+            self.attempt, self.num_failures = attempt, num_failures
             await self._write()
         await self._close_sessions()
 
@@ -175,13 +179,14 @@ class Journal:
         while self._to_close:
             await self._to_close.pop()()
 
-    async def effect(self, key: str, in_session: bool, perform: Callable[[], Awaitable[Message]]) -> Message:
+    async def effect(self, key: str, may_wait: bool, perform: Callable[[], Awaitable[Message]]) -> Message:
         """Return the reply of an effect: the recorded one, or that of `perform`, which is then recorded.
 
         Args:
             key: what is asked, in short; no other effect of the attempt has it. A replay that asks for one thing after
                 another, and for something else than was recorded, starts a journal of its own from there.
-            in_session: whether the worker answers a repeated call from memory.
+            may_wait: whether its reply may be recorded with the next entry: a repeated call is answered from memory, or
+                does no harm.
 
         Raises:
             BusError, Fenced: not recorded.
@@ -206,7 +211,7 @@ class Journal:
             alone = alone and started == self._num_started
             self._unwritten.append(Effect(self._num_effects, key, encode(reply), alone))
             self._num_effects += 1
-            if not in_session or self._writing.locked():
+            if not may_wait or self._writing.locked():
                 await self.flush()
             await self._after_replays()
             return reply
@@ -365,6 +370,7 @@ class Journal:
     def _entry(self, effects: Sequence[Effect] = (), session: str | None = None, **marks: bool) -> JournalEntry:
         return JournalEntry(
             attempt=self.attempt,
+            num_failures=self.num_failures,
             worker=self._worker,
             effects=list(effects),
             session=session,

@@ -20,6 +20,7 @@ class JournalEntry(Message, tag="journal_entry.v2", kw_only=True):
     """Effects in order. Entries of earlier attempts, or of a task that replaces another failure, do not count."""
 
     attempt: Index
+    num_failures: Index = 0  # earlier attempts that the rollout's own failures ended, not outages or lost sessions
     worker: str
     effects: list[Effect] = msgspec.field(default_factory=list)
     session: SessionSubject | None = None  # where the session was moved to

@@ -162,7 +162,7 @@ class Recording:
     def __init__(self, recorded: dict[str, Message] | None = None) -> None:
         self.recorded = dict(recorded or {})
 
-    async def effect(self, key, in_session, perform):
+    async def effect(self, key, may_wait, perform):
         if key not in self.recorded:
             self.recorded[key] = await perform()
         return self.recorded[key]

@@ -269,7 +269,7 @@ async def test_a_rollout_is_innocent_when_its_process_stops_or_has_been_alive_fo
 async def test_a_new_attempt_alone_proves_nothing(bus: Bus, run: str) -> None:
     journal, suspect = await deliver(bus, run)
     assert suspect is not None
-    await journal.start_attempt(1)
+    await journal.start_attempt(1, 1)
     assert not suspect.is_cleared
     assert await why_it_is_given_up(bus, run)
 

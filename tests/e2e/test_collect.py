@@ -215,6 +215,16 @@ async def test_what_failed_for_good_is_not_tried_again(desk: Desk) -> None:
     assert read(desk.files.failures) == failed
 
 
+async def test_what_failed_for_good_while_no_collection_ran_is_not_tried_again(desk: Desk) -> None:
+    desk.write_input([row(script={"agent": "raise"})])
+    assert (await desk.collect(agent="odd")).failed == 1
+    failed = read(desk.files.failures)
+    desk.files.failures.write_bytes(b"")  # as after a stop: stored, but not read
+    again = await desk.collect(agent="odd")
+    assert (again.submitted, again.failed) == (0, 1)
+    assert read(desk.files.failures) == failed
+
+
 async def test_a_finished_collection_asks_nothing_more_and_says_so(desk: Desk) -> None:
     desk.write_input([row()])
     said: list[str] = []

@@ -1,6 +1,6 @@
 """The calls that a process has: accepted, watched until their deadlines, answered, cancelled.
 
-A caller asks whether its call is still here (`gymq.bus.rpc.calls`), so a call is forgotten only after its answer is on
+A caller asks whether its call is still here (`gymq.bus.rpc.tries`), so a call is forgotten only after its answer is on
 its way.
 """
 

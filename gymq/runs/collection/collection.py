@@ -351,6 +351,8 @@ class Collection:
             if sequence in self._known_failures:
                 return
             self._known_failures.add(sequence)
+            if self._limit is None:  # stored before this start, while no collection ran
+                resume.count_failure(*key, terminal=not outcome.retryable, curable=outcome.curable)
             self._failures_file.write(failure_row(outcome, sequence, self._options.token_ids))
             progress.newest_failure = outcome.message.partition("\n")[0]
             if self._limit is not None and not self.stopped:

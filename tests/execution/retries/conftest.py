@@ -90,12 +90,14 @@ class Bench:
     async def serve_verifier(self) -> None:
         await ResourcesRunner(self.verifier, self._processes).serve(self.server)
 
-    async def outcome(self, *, timeout_s: float = 60.0) -> Outcome:
+    def task(self, timeout_s: float = 60.0) -> Task:
+        row = msgspec.json.encode(prompt("say done"))
+        return Task(run=self.name, task_index=0, rollout_index=0, agent=self.name, row=row, timeout_s=timeout_s)
+
+    async def outcome(self, *, timeout_s: float = 60.0, num_delivered: int = 1) -> Outcome:
         """What all the attempts at one rollout come to."""
         attempts = Attempts(self.bus, Calls(self.bus), self.agent, worker="w")
-        row = msgspec.json.encode(prompt("say done"))
-        task = Task(run=self.name, task_index=0, rollout_index=0, agent=self.name, row=row, timeout_s=timeout_s)
-        outcome, _ = await attempts.outcome(task, 1)
+        outcome, _ = await attempts.outcome(self.task(timeout_s), num_delivered)
         return outcome
 
     async def close(self) -> None:

@@ -6,6 +6,7 @@ import pytest
 
 import gymq
 from gymq.bus import Bus
+from gymq.execution.journal import Journal
 from gymq.failures import RETRIES, RETRYABLE, RolloutError
 from gymq.protocol.messages import Failure, FailureClass, Stage, Unresolved, VerifiedRollout
 from tests.support.waiting import DEADLINE_S
@@ -97,6 +98,14 @@ async def test_what_breaks_while_the_connection_is_replaced_does_not_count(bench
     outcome = await bench.outcome()
     assert isinstance(outcome, VerifiedRollout)
     assert outcome.attempt == 5
+
+
+async def test_only_its_own_failures_count_where_another_process_resumes_a_rollout(bench: Bench) -> None:
+    await Journal(bench.bus, bench.task(), "earlier").start_attempt(4, 1)
+    bench.agent.fail.errors = errors(FailureClass.MODEL_FAILED, 99)
+    outcome = await bench.outcome(num_delivered=2)
+    assert isinstance(outcome, Failure)
+    assert (outcome.attempt, bench.agent.fail.asked) == (5, 2)
 
 
 async def test_a_verdict_is_asked_for_again_and_the_response_kept(bench: Bench) -> None:

@@ -38,6 +38,11 @@ def test_only_what_another_try_may_cure_is_tried_again(failure_class: FailureCla
     assert RolloutError(failure_class, "no").retryable == (failure_class not in NEVER)
 
 
+def test_a_call_is_repeated_only_after_a_failure_that_its_sender_finds() -> None:
+    found = {failure_class for failure_class, retries in RETRIES.items() if retries.call is not None}
+    assert found == {FailureClass.NO_WORKER, FailureClass.WORKER_LOST, FailureClass.SATURATED}
+
+
 @pytest.mark.parametrize("retry", EVERY)
 def test_every_retry_has_a_last_try(retry: Retry) -> None:
     assert retry.pause_s(retry.tries - 1, left_s=math.inf) is not None
