@@ -17,7 +17,7 @@ import pytest
 from gymq.processes import ComputeLimits, CpuTimeUsedUp, KillableProcesses
 from tests.support.waiting import DEADLINE_S, until
 
-HERE = Path(__file__).parent
+AUTHORS = Path(__file__).parents[1] / "support" / "authors"
 
 OWNER = """
 import asyncio, sys
@@ -182,7 +182,7 @@ async def test_each_process_is_prepared_first(authors: Any) -> None:
 @pytest.fixture
 def owner(tmp_path: Path) -> Iterator[tuple[subprocess.Popen[bytes], Path]]:
     pid_file = tmp_path / "pid"
-    environment = os.environ | {"PYTHONPATH": str(HERE)}
+    environment = os.environ | {"PYTHONPATH": str(AUTHORS)}
     process = subprocess.Popen([sys.executable, "-c", OWNER, str(pid_file)], env=environment)
     yield process, pid_file
     process.kill()
