@@ -25,7 +25,8 @@ from gymq.bus.rpc.admission import KvBudget
 from gymq.bus.rpc.process_reports import limit_reached
 from gymq.bus.rpc.quarantine import TRUSTED_DELIVERIES, Quarantine, Suspect
 from gymq.execution.attempts import Attempts, Settled
-from gymq.execution.journal import Fenced, Journal
+from gymq.execution.fencing import Fenced
+from gymq.execution.journal import Journal
 from gymq.failures import RolloutError
 from gymq.protocol.messages import BadMessage, Failure, FailureClass, Outcome, Stage, Task, VerifiedRollout
 

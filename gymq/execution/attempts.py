@@ -17,7 +17,8 @@ from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.bus.rpc.quarantine import Suspect
 from gymq.bus.weights.staleness import Staleness, StalenessLimit
 from gymq.errors import GymqError
-from gymq.execution.journal import Journal, check_not_taken_over
+from gymq.execution.fencing import check_not_taken_over
+from gymq.execution.journal import Journal
 from gymq.failures import INTERRUPTED, SESSION_GONE, LoopBlocked, RolloutError, describe_author_error
 from gymq.protocol.messages import (
     Failure,

@@ -22,44 +22,18 @@ from contextlib import suppress
 from gymq.bus import Bus, BusError, blobs, streams
 from gymq.bus.rpc.quarantine import Suspect
 from gymq.bus.rpc.tries import decode_reply
+from gymq.execution.fencing import PATIENCE_S, Fenced, decode_entry
 from gymq.processes.background import RunningTasks
 from gymq.protocol import subjects
-from gymq.protocol.codec import Decoder, encode
+from gymq.protocol.codec import encode
 from gymq.protocol.journal_messages import Effect, JournalEntry
-from gymq.protocol.messages import BadMessage, BlobRef, Message, Task
+from gymq.protocol.messages import BadMessage, Message, Task
 
 log = logging.getLogger("gymq.journal")
 
-PATIENCE_S = 60.0
 MAX_ALONE = 5  # processes that may die after they began a rollout alone, wherever they got with it
 DROPPED_TTL = "60s"
 ORDER_PATIENCE_S = 5.0  # for a loop to ask for what was recorded before the reply that it waits for
-
-_decode_entry = Decoder(JournalEntry, BlobRef)
-
-
-class Fenced(BusError):
-    """Another agent process has taken the rollout over."""
-
-
-async def check_not_taken_over(bus: Bus, task: Task) -> None:
-    """Make sure of the same as `Journal.confirm`, for the first delivery of a task, where it has no journal.
-
-    Each later delivery begins one, which has an entry.
-
-    Raises:
-        Fenced: another process has taken over the rollout.
-    """
-    subject = subjects.JOURNAL.of(*task.rollout_id)
-    newest = await bus.retry_read(lambda: bus.js.last(streams.JOURNAL, subject), patience_s=PATIENCE_S)
-    if newest is None:
-        return
-    try:
-        entry = await blobs.read(bus, newest.data, _decode_entry, "rollout")
-    except BadMessage:
-        return
-    if entry.replaces == task.replaces:
-        raise Fenced(f"{subject} was taken over")
 
 
 class Journal:
@@ -125,7 +99,7 @@ class Journal:
         async for stored in self._js.read(streams.JOURNAL, self._subject):
             self._last_sequence = stored.sequence
             try:
-                entry = await blobs.read(self._bus, stored.data, _decode_entry, "rollout")
+                entry = await blobs.read(self._bus, stored.data, decode_entry, "rollout")
             except BadMessage as error:
                 log.warning("journal of %s: %s; starting over", self._subject, error)
                 self._forget()

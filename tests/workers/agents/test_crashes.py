@@ -22,7 +22,8 @@ import gymq
 from gymq import responses
 from gymq.config import load
 from gymq.execution.attempts import Attempts
-from gymq.execution.journal import Fenced, Journal
+from gymq.execution.fencing import Fenced
+from gymq.execution.journal import Journal
 from gymq.execution.loading.registry import find_class
 from gymq.failures import RolloutError
 from gymq.protocol.messages import FailureClass, Generated, Task, VerifiedRollout
