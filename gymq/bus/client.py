@@ -20,7 +20,6 @@ from nats.aio.subscription import Subscription
 from nats.protocol.parser import Parser
 
 from gymq.processes.background import was_suspended
-from gymq.processes.failing import FailureLogged
 from gymq.redaction import redact
 
 log = logging.getLogger("gymq.bus")
@@ -126,8 +125,10 @@ class MendedClient(Client):
             return False
         message = self._build_message(sid, subject, reply, body, parse_headers(headers) if headers else None)
         if message is not None:
-            with FailureLogged(log, "nats: a message is ignored"):
+            try:
                 subscription._cb.on_message(message)
+            except Exception as error:
+                log.warning("nats: %s", redact(f"a message is ignored: {type(error).__name__}: {error}"))
         return True
 
     def _build_message(
