@@ -33,7 +33,7 @@ class OnFailureAwait:
 
 
 class FailureLogged:
-    """Logs any exception of a block, after a text, and goes on: `with FailureLogged(log, "not closed"): ...`."""
+    """Logs an exception of a block after a text, and ends it: `with FailureLogged(log, "not closed"): ...`."""
 
     def __init__(self, log: logging.Logger, text: str, *args: object) -> None:
         self._log = log

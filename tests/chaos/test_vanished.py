@@ -1,4 +1,4 @@
-"""What the server keeps is gone in the middle of a run: the run goes on, or ends with a sentence and can be resumed."""
+"""What the server keeps is gone during a run: the run continues, or ends with a sentence and can be resumed."""
 
 import asyncio
 from collections import Counter

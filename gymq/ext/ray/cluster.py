@@ -27,5 +27,5 @@ def join(address: str) -> Any:
         if not ray.is_initialized():
             ray.init(address=address, log_to_driver=False, configure_logging=False)
     except Exception as error:  # Ray raises many kinds
-        raise UsageError(f"there is no Ray cluster at {address!r}: {error}") from None
+        raise UsageError(f"cannot reach a Ray cluster at {address!r}: {error}") from None
     return ray
