@@ -4,7 +4,7 @@ import ipaddress
 import secrets
 import socket
 
-from gymq.errors import UsageError
+from gymq.errors import PortTaken, UsageError
 
 USER = "gymq"
 HOST = "127.0.0.1"  # This machine only: without TLS, the password would cross the network readable.
@@ -25,17 +25,37 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def free_port() -> int:
-    """Return a random port of this machine on which nothing listens now; another process may take it before its use."""
+def hold_port(port: int | None = None) -> socket.socket:
+    """Keep a port for a server of this machine that can still listen on it: nobody else gets it from this function.
+
+    Args:
+        port: the port; if None, a random one that nobody uses.
+
+    Returns:
+        A socket that holds the port until it is closed.
+
+    Raises:
+        PortTaken: another program listens on `port`.
+        UsageError: no port is free.
+    """
+    held = socket.socket()
+    if port is not None:
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            held.bind((HOST, port))
+        except OSError:
+            held.close()
+            raise PortTaken(f"Port {port} of this machine is taken by another program: stop that program.") from None
+        return held
     for _ in range(100):
-        port = _FIRST_PORT + secrets.randbelow(_LAST_PORT - _FIRST_PORT + 1)
-        with socket.socket() as listener:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            try:
-                listener.bind((HOST, port))
-            except OSError:
-                continue
-            return port
+        try:
+            held.bind((HOST, _FIRST_PORT + secrets.randbelow(_LAST_PORT - _FIRST_PORT + 1)))
+        except OSError:
+            continue
+        # Only after the port was found free of sockets that others hold in the same way.
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        return held
+    held.close()
     raise UsageError(f"No free port was found on {HOST} between {_FIRST_PORT} and {_LAST_PORT}.")
 
 

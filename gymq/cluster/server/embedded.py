@@ -4,18 +4,18 @@ import asyncio
 import logging
 import os
 import secrets
+import socket
 import time
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
-from gymq.cluster.server.address import HOST, bracketed, client_url, free_port
+from gymq.cluster.server.address import HOST, bracketed, client_url, hold_port
 from gymq.cluster.server.config import render_config
 from gymq.cluster.server.probe import health_problem, read_info
 from gymq.cluster.server.process import ServerProcess, binary_version, find_binary
 from gymq.cluster.server.store import ServerRecord, Store
-from gymq.errors import PortTaken
-from gymq.processes.failing import OnFailureAwait
+from gymq.processes.failing import OnFailure, OnFailureAwait
 
 log = logging.getLogger("gymq.server")
 
@@ -41,6 +41,7 @@ class EmbeddedServer:
         self._store = Store(store_dir)
         self._gives_way = gives_way
         self._port: int | None = None  # chosen at the first start, and kept
+        self._held: socket.socket | None = None  # on the port, so that it is free when the server starts again
         self._password = ""
         self._process: ServerProcess | None = None
 
@@ -81,21 +82,26 @@ class EmbeddedServer:
             # A minute for a GB is several times what it takes after a kill -9, in small messages too.
             deadline = begun + deadline_s + self._store.used_bytes() * 60 / 2**30
             self._password = self._store.make_password()
-            while True:
-                port = self._port or free_port()
-                try:
-                    self._process = await self._start_on(port, binary, version, lock, deadline)
-                    break
-                except PortTaken:
-                    # Somebody took a port that was free when it was picked: pick another one.
-                    if port == self._port or time.monotonic() >= deadline:
-                        raise
-            self._port = port
+            with OnFailure(self._release_port):
+                port = self._hold_port()
+                self._process = await self._start_process(port, binary, version, lock, deadline)
         finally:
             # From here on the server alone holds the lock.
             os.close(lock)
 
-    async def _start_on(
+    def _hold_port(self) -> int:
+        if self._held is None:
+            self._held = hold_port(self._port)
+            self._port = int(self._held.getsockname()[1])
+        assert self._port is not None
+        return self._port
+
+    def _release_port(self) -> None:
+        if self._held is not None:
+            self._held.close()
+            self._held = None
+
+    async def _start_process(
         self, port: int, binary: Path, version: tuple[int, int, int], lock: int, deadline: float
     ) -> ServerProcess:
         name = f"gymq-{secrets.token_hex(8)}"
@@ -132,7 +138,7 @@ class EmbeddedServer:
     async def _until_ready(self, process: ServerProcess, port: int, monitor_password: str, deadline: float) -> None:
         while problem := await self._problem(process.name, port, monitor_password):
             if process.exit_status is not None:
-                raise process.exit_error(port)
+                raise process.exit_error()
             if "could not be recovered" in problem:
                 reason = (
                     f"The store folder {self._store.folder} is damaged ({problem}):"
@@ -193,6 +199,7 @@ class EmbeddedServer:
         finally:
             await self._process.stop(deadline_s)
             self._process = None
+            self._release_port()
 
 
 async def find_running(store_dir: Path, *, for_reading: bool = False) -> str | None:

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 
 from gymq.cluster.server.store import CONFIG_FILE, Store
-from gymq.errors import PortTaken, UsageError
+from gymq.errors import UsageError
 from gymq.processes import parent_death
 from gymq.redaction import redact
 
@@ -99,11 +99,9 @@ class ServerProcess:
             pause = min(2 * pause, 0.05)
         return True
 
-    def exit_error(self, port: int) -> UsageError:
+    def exit_error(self) -> UsageError:
         """Return why it ended at its start, from its log."""
         text = "\n".join(self._store.log_lines(self._log_offset))
-        if f":{port}: bind: address already in use" in text:
-            return PortTaken(f"Port {port} of this machine is taken by another program: stop that program.")
         if _NO_SPACE in text:
             reason = f"The disk of the store folder {self._store.folder} is full: make room or choose another folder."
         elif "Can't start JetStream" in text:

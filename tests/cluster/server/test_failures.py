@@ -3,7 +3,9 @@
 import asyncio
 import logging
 import os
+import secrets
 import shutil
+import signal
 import socket
 from collections import namedtuple
 from itertools import chain, repeat
@@ -12,8 +14,8 @@ from pathlib import Path
 import nats
 import pytest
 
-from gymq.cluster.server import EmbeddedServer, embedded, find_running
-from gymq.cluster.server.address import free_port
+from gymq.cluster.server import EmbeddedServer, address, embedded, find_running
+from gymq.cluster.server.address import hold_port
 from gymq.cluster.server.config import LOG_MAX_BYTES
 from gymq.errors import UsageError
 
@@ -79,37 +81,35 @@ async def test_a_link_in_a_store_of_a_stranger_leads_to_no_other_file(tmp_path: 
     assert other.read_text() == "kept"
 
 
-async def test_the_reason_is_found_behind_a_full_log(tmp_path: Path) -> None:
-    server, port = await stopped(tmp_path)
-    (tmp_path / "nats-server.log").write_bytes(b"old\n" * (LOG_MAX_BYTES // 4))
-    with socket.create_server(("127.0.0.1", port)), pytest.raises(UsageError, match="is taken"):
-        await server.start()
+async def test_the_reason_is_found_behind_a_full_log(store: Path) -> None:
+    async with EmbeddedServer(store) as server:
+        await fill(server)
+    damage(store, "jetstream/*/streams/KEPT/meta.inf", b"damaged")
+    (store / "nats-server.log").write_bytes(b"old\n" * (LOG_MAX_BYTES // 4))
+    with pytest.raises(UsageError, match="is damaged"):
+        await EmbeddedServer(store).start()
 
 
 async def test_a_port_taken_by_another_nats_server_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first, port = await stopped(tmp_path / "first")
-    monkeypatch.setattr(embedded, "free_port", lambda: port)
+    monkeypatch.setattr(embedded, "hold_port", lambda _: hold_port(port))
     async with EmbeddedServer(tmp_path / "other"):
         with pytest.raises(UsageError, match=f"Port {port} of this machine is taken"):
             await first.start()
 
 
-async def test_a_picked_port_that_was_taken_meanwhile_is_replaced(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        taken = listener.getsockname()[1]
-        picks = iter([taken])
-        monkeypatch.setattr(embedded, "free_port", lambda: next(picks, None) or free_port())
-        async with EmbeddedServer(store) as server:
-            assert not server.url.endswith(f":{taken}")
-
-
-async def test_a_server_that_runs_on_the_picked_port_is_not_taken_for_ours(
+async def test_nobody_else_picks_the_port_of_a_server_that_is_down_for_a_restart(
     server: EmbeddedServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    picks = iter([int(server.url.rpartition(":")[2])])
-    monkeypatch.setattr(embedded, "free_port", lambda: next(picks, None) or free_port())
+    url, port = server.url, int(server.url.rpartition(":")[2])
+    os.kill(server.pid, signal.SIGKILL)
+    await server.wait()
+    picks = chain([port - 20_000], repeat(0))
+    monkeypatch.setattr(address.secrets, "randbelow", lambda below: next(picks) or secrets.choice(range(below)))
     async with EmbeddedServer(tmp_path / "other") as other:
-        assert other.url.rpartition(":")[2] != server.url.rpartition(":")[2]
+        assert not other.url.endswith(f":{port}")
+        await server.start()
+    assert server.url == url
 
 
 async def test_a_folder_below_a_file_is_refused(tmp_path: Path) -> None:

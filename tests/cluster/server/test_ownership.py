@@ -12,6 +12,7 @@ import nats
 import pytest
 
 from gymq.cluster.server import EmbeddedServer, embedded, find_running, is_gone, silent_owner
+from gymq.cluster.server.address import hold_port
 from gymq.errors import UsageError
 from tests.support.waiting import DEADLINE_S, until_answer
 
@@ -81,7 +82,8 @@ async def test_another_server_on_the_port_of_a_killed_one_is_not_taken_for_it(
     port = httpx.URL(server.url).port
     os.kill(server.pid, signal.SIGKILL)
     await server.wait()
-    monkeypatch.setattr(embedded, "free_port", lambda: port)
+    server._release_port()  # as when the process that started it is gone
+    monkeypatch.setattr(embedded, "hold_port", lambda _: hold_port(port))
     async with EmbeddedServer(tmp_path / "other"):
         assert await find_running(store) is None
 
