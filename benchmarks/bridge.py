@@ -32,13 +32,13 @@ from benchmarks.ours import instances
 from benchmarks.workloads import Workload
 from gymq.bus import Bus
 from gymq.cluster.launch import Cluster
-from gymq.cluster.server.address import free_port
 from gymq.ext.nemo_gym.bridge import Bridge
 from gymq.ext.nemo_gym.directory import Directory, InstanceAddress
 from gymq.ext.nemo_gym.rollouts import Rollouts
 from gymq.ext.nemo_gym.settings import BridgeSettings
 from gymq.protocol.instances import Instance
 from gymq.protocol.messages import VerifiedRollout
+from tests.support.ports import free_port
 
 HOST = "127.0.0.1"
 JSON = {"Content-Type": "application/json"}
@@ -65,7 +65,7 @@ class Line:
 
 async def serve_bridge(url: str, port: int, ready: object) -> None:
     bus = await Bus.connect(url, role="bridge", name="benchmark")
-    place = InstanceAddress(AGENT, "agents", "simple_agent", HOST, free_port(), {})
+    place = InstanceAddress(AGENT, "agents", "simple_agent", HOST, free_port(HOST), {})
     settings = BridgeSettings(port=port, on_untrainable="allow")
     async with Bridge(bus, Directory([place], HOST, port), settings):
         ready.set()  # type: ignore[attr-defined]
@@ -157,7 +157,7 @@ async def _compare(workload: Workload, plan: dict[int, int]) -> list[Line]:
     """Each way at each concurrency. Long rollouts are made before, and what is measured is how they are handed out."""
     row = json.dumps(json.loads(workload.row(0)) | {"agent_ref": {"name": AGENT}}).encode()
     keyed = bool(workload.tokens)
-    bare_port, bridge_port = free_port(), free_port()
+    bare_port, bridge_port = free_port(HOST), free_port(HOST)
     lines = []
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="gymq-bench-")))

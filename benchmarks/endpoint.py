@@ -25,8 +25,8 @@ from benchmarks.measure import Measured, cpu_s, family, resident_bytes
 from benchmarks.ours import instances
 from benchmarks.workloads import Workload, model_reply
 from gymq.cluster.launch import Cluster
-from gymq.cluster.server.address import free_port
 from gymq.protocol.instances import Instance
+from tests.support.ports import free_port
 
 NAME = "bench"  # of the model at the endpoint
 
@@ -86,7 +86,7 @@ async def serve_engine(port: int, ready: Any) -> None:
 @asynccontextmanager
 async def engine() -> AsyncIterator[tuple[str, int]]:
     """Run the engine; gives its URL and the id of its process."""
-    port = free_port()
+    port = free_port(bridge.HOST)
     process = bridge.in_process(serve_engine, port)
     try:
         assert process.pid is not None
@@ -114,7 +114,7 @@ async def run(workload: Workload, folder: Path) -> Measured:
         _, *others = instances(workload)
         workers = [Instance("bench_model", "models", "vllm_model", options), *others]
         async with Cluster(workers, folder=folder, log_level="warning", layout=workload.layout) as cluster:
-            port = free_port()
+            port = free_port(bridge.HOST)
             process = bridge.in_process(bridge.serve_bridge, cluster.url, port)
             try:
                 await _post_all(workload, port, max(64, workload.window))

@@ -26,7 +26,7 @@ from gymq.workers.models.vllm_model.tests.examined import is_examination, next_t
 
 from benchmarks import bridge
 from benchmarks.conversing import READ
-from gymq.cluster.server.address import free_port
+from tests.support.ports import free_port
 
 # What is said to the engine, so that it calls the tool as often.
 _PAGES = re.compile(r"read (\d{1,4}) pages")
@@ -153,7 +153,7 @@ async def engines(*speeds: Speed) -> AsyncIterator[list[str]]:
     async with AsyncExitStack() as stack:
         urls = []
         for speed in speeds:
-            port = free_port()
+            port = free_port(bridge.HOST)
             process = bridge.in_process(serve, speed, port)
             stack.callback(process.join)
             stack.callback(process.terminate)
