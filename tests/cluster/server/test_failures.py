@@ -14,7 +14,7 @@ from pathlib import Path
 import nats
 import pytest
 
-from gymq.cluster.server import EmbeddedServer, address, embedded, find_running
+from gymq.cluster.server import EmbeddedServer, embedded, find_running
 from gymq.cluster.server.address import hold_port
 from gymq.cluster.server.config import LOG_MAX_BYTES
 from gymq.errors import UsageError
@@ -105,7 +105,7 @@ async def test_nobody_else_picks_the_port_of_a_server_that_is_down_for_a_restart
     os.kill(server.pid, signal.SIGKILL)
     await server.wait()
     picks = chain([port - 20_000], repeat(0))
-    monkeypatch.setattr(address.secrets, "randbelow", lambda below: next(picks) or secrets.choice(range(below)))
+    monkeypatch.setattr(secrets, "randbelow", lambda below: next(picks) or secrets.choice(range(below)))
     async with EmbeddedServer(tmp_path / "other") as other:
         assert not other.url.endswith(f":{port}")
         await server.start()
