@@ -27,8 +27,8 @@ from benchmarks.workloads import Workload
 from gymq.bus import Bus, streams
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.data.materialise import MaterialiseOptions
+from gymq.ext.shared.cluster_state import read_queues
 from gymq.protocol.messages import Stage
-from gymq.runs.cluster_status import read_queues
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.options import CollectOptions
 from gymq.runs.collection.plan import RunPlan

@@ -33,7 +33,6 @@ CORE = {
     "demo": Command("Run", "Run the demo: four environments, a simulated model.", "gymq.cli.demo:demo"),
     "profile": Command("Read", "Show the statistics of a run.", "gymq.cli.profile:profile"),
     "up": Command("Operate", "Start a cluster on this machine and keep it running.", "gymq.cli.up:up"),
-    "status": Command("Operate", "Show server, streams, workers, queues and runs.", "gymq.cli.status:status"),
 }
 
 _MEANT = {  # by a name that is none

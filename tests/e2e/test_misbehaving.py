@@ -10,9 +10,9 @@ import pytest
 
 from gymq.cluster.loop_watch import MOST_TICKS, TickReader
 from gymq.execution import sessions
+from gymq.ext.operate.cluster_status import read_status
 from gymq.failures import Place, innermost_of_author
 from gymq.protocol.messages import Failure, FailureClass, Outcome, Stage, Unresolved, VerifiedRollout
-from gymq.runs.cluster_status import read_status
 
 from .running_cluster import WORKERS, row, small_cluster
 

@@ -14,33 +14,12 @@ from gymq.render import (
     shown_decimal,
     shown_environments,
     shown_number,
-    shown_time,
 )
-from gymq.runs.stored_runs import RunProgress
 from gymq.stats.intervals import Estimate
 from gymq.stats.running import AgentSnapshot, ProfileSnapshot
 
 KS = (1, 4, 16)
 NOT_TRAINED = ("simulated_model", "replay_model")
-
-
-def run_table(runs: Sequence[RunProgress], *, num_runs: int) -> Listing:
-    """Return a table of the runs, whose caption says how many more there are."""
-    caption = f"the newest {len(runs)} of {num_runs} runs" if num_runs > len(runs) else None
-    numbers = ("finished", "failed", "reward")
-    table = listing("runs", "run", "started", *numbers, "policy", numbers=numbers, names=("started",), caption=caption)
-    for run in runs:
-        finished = f"{run.num_stored:,}"
-        table.add_row(
-            run.run,
-            shown_time(run.created_at),
-            (finished if run.num_rollouts is None else f"{finished} of {run.num_rollouts:,}")
-            + (", cancelled" if run.cancelled else ", paused" if run.paused else ""),
-            shown_count(run.num_failures),
-            shown_number(run.mean_reward),
-            printable(", ".join(run.models) or "-"),
-        )
-    return table
 
 
 def profile_table(

@@ -14,7 +14,7 @@ from aiohttp import web
 
 from gymq.errors import UsageError
 from gymq.ext.nemo_gym.context import Context
-from gymq.runs.cluster_status import Overview, read_overview
+from gymq.ext.shared.cluster_state import Overview, read_overview
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

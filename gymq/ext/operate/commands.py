@@ -2,6 +2,7 @@
 
 from gymq.cli.shared.command import Command
 
+STATUS = Command("Operate", "Show server, streams, workers, queues and runs.", "gymq.ext.operate.status:status")
 PAUSE = Command("Operate", "Start no more rollouts of a run until it is resumed.", "gymq.ext.operate.runs:pause")
 RESUME = Command("Operate", "Resume a paused run.", "gymq.ext.operate.runs:resume")
 RETUNE = Command("Operate", "Change a run's share of the workers, priority or limit.", "gymq.ext.operate.runs:retune")

@@ -15,13 +15,13 @@ from gymq.bus import Bus
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cli.shared.cluster import connected, require_run, stored_url
 from gymq.cli.shared.run_summary import print_older_rewards
-from gymq.cli.shared.table import run_table
 from gymq.data.rows import attempt_index
 from gymq.errors import UsageError
 from gymq.execution.services.profiler import last_profile
 from gymq.ext.rollout_files.shown import exact_record, output_tokens
 from gymq.ext.rollout_files.temporary_store import imported
 from gymq.ext.rollouts.transcript import print_transcript, why_no_reward
+from gymq.ext.shared.run_overview import run_progress, run_table
 from gymq.protocol import subjects
 from gymq.protocol.messages import BadMessage, Outcome, VerifiedRollout
 from gymq.render import Listing, first_words, listing, listing_console, shown_decimal, shown_number, shown_seconds
@@ -69,9 +69,8 @@ async def show_rollouts(
 
 
 async def _list_runs(bus: Bus, limit: int, as_json: bool) -> None:
-    runs = Runs(bus)
-    records = await runs.records()
-    shown = [await runs.state(record) for record in records[: limit or None]]
+    records = await Runs(bus).records()
+    shown = [await run_progress(bus, record) for record in records[: limit or None]]
     if as_json:
         for state in shown:
             print(msgspec.json.encode(state).decode())

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from gymq.cli.shared.cluster import connected, running_url
 from gymq.cli.shared.interrupts import until_interrupted
+from gymq.ext.shared.cluster_state import Overview, read_overview
 from gymq.ext.top.scrolled_screen import ScrolledScreen
 from gymq.render import (
     Listing,
@@ -24,7 +25,6 @@ from gymq.render import (
     shown_environments,
     shown_number,
 )
-from gymq.runs.cluster_status import Overview, read_overview
 from gymq.runs.collection.progress_view import Speed
 from gymq.stats.intervals import Estimate
 

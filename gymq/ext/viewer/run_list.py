@@ -8,9 +8,10 @@ import msgspec
 
 from gymq.bus import Bus
 from gymq.execution.services.profiler import read_profile
+from gymq.ext.shared.run_overview import RunOverview, run_overview
 from gymq.ext.viewer.run_states import Queued, RunState, is_empty, read_queued, state_of
 from gymq.protocol.messages import Run
-from gymq.runs.stored_runs import RunOverview, Runs, run_overview
+from gymq.runs.stored_runs import Runs
 
 PAGE = 25
 

@@ -13,12 +13,13 @@ from gymq.bus import Bus, streams
 from gymq.bus.queue.dead_letters import DeadLetters
 from gymq.execution.services.profiler import read_profile
 from gymq.ext.http.errors import run_not_found
+from gymq.ext.shared.run_overview import RunOverview, run_overview
 from gymq.ext.viewer.histogram import Bar, histogram
 from gymq.ext.viewer.run_states import RunState, read_queued, state_of
 from gymq.protocol import subjects
 from gymq.protocol.messages import Profile, Run
 from gymq.protocol.subjects import RolloutId
-from gymq.runs.stored_runs import RunOverview, Runs, run_overview
+from gymq.runs.stored_runs import Runs
 from gymq.stats.running import RunningProfile, Slow
 
 FRESH_S = 1.0  # how old a view may be; the profiler writes a checkpoint as often

@@ -17,12 +17,12 @@ from gymq.bus.pull import Delivery, Pull
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cluster.server import EmbeddedServer
 from gymq.execution.services.profiler import Profiler, last_profile, read_profile
+from gymq.ext.shared.cluster_state import read_workers
+from gymq.ext.shared.run_overview import run_overview
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import BlobRef, Profile, Run, VerifiedRollout
 from gymq.protocol.subjects import TaskQueueName
-from gymq.runs.cluster_status import read_workers
-from gymq.runs.stored_runs import run_overview
 from tests.support.waiting import DEADLINE_S, until, until_answer
 
 

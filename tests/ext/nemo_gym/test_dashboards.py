@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from gymq.runs.cluster_status import Overview, QueueState, WorkerState
-from gymq.runs.stored_runs import RunOverview
+from gymq.ext.shared.cluster_state import Overview, QueueState, WorkerState
+from gymq.ext.shared.run_overview import RunOverview
 from gymq.stats.running import RunningProfile
 
 pytest.importorskip("prometheus_client", reason="pip install 'gymq[observability]'")

@@ -10,12 +10,12 @@ from gymq.bus import Bus
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.bus.streams import delete_run
 from gymq.errors import UsageError
+from gymq.ext.shared.cluster_state import Overview, read_overview
+from gymq.ext.shared.run_overview import run_overview
 from gymq.ext.top.command import top
 from gymq.ext.top.screen import screen, show_once
 from gymq.protocol.messages import Run
-from gymq.runs.cluster_status import Overview, read_overview
 from gymq.runs.collection.progress_view import Speed
-from gymq.runs.stored_runs import run_overview
 from gymq.stats.running import RunningProfile
 from tests.cli.test_names import AGENTS, drawn_at
 from tests.support.stored import Stored, failure, place, rollout, world

@@ -95,15 +95,16 @@ def reward_profile(*settings: str) -> int:
 
 
 @ng.command
-async def status(*settings: str) -> int:
+def status(*settings: str) -> int:
     """Show the workers and queues of the cluster, as `ng_status` shows servers: `gymq status`.
 
     Args:
         settings: accepted but not used: the cluster of this folder is found without an address.
     """
-    from gymq.cli.status import status
+    from gymq.cli import make_app
 
-    return await status()
+    shown: int = make_app("status")(["status"], result_action="return_value")
+    return shown
 
 
 @ng.command

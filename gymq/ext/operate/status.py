@@ -17,6 +17,6 @@ async def status(
     Args:
         json: print everything as one JSON object.
     """
-    from gymq.cli.actions.status import show_status
+    from gymq.ext.operate.shown_status import show_status
 
     return await show_status(nats, json)

@@ -1,43 +1,28 @@
-"""The state of a cluster: its server, streams, queues, workers, runs and dead letters.
+"""The queues, workers and newest runs of a cluster.
 
-`read_status` reads all of it once. `read_overview` reads what viewers poll, at a cost that does not grow with what is
-stored: its counts of rollouts are those of the profiler's checkpoints, and so about a second behind, where
-`gymq.runs.stored_runs` has the server add up the stored outcomes, a tenth of a second for a million of them.
+`read_overview` reads what viewers poll, at a cost that does not grow with what is stored: its counts of rollouts are
+those of the profiler's checkpoints, and so about a second behind, where `gymq.runs.stored_runs` has the server add up
+the stored outcomes, a tenth of a second for a million of them.
 """
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import Annotated, Any
-from urllib.parse import urlsplit
 
 import msgspec
 
 from gymq.bus import Bus, streams
 from gymq.bus.discovery import find_workers
 from gymq.bus.jetstream import JetStream
-from gymq.bus.queue.dead_letters import DeadLetters
 from gymq.bus.rpc.process_reports import ModelReport
-from gymq.cluster.server.probe import read_info
-from gymq.cluster.server.store import ServerRecord
 from gymq.execution.services.profiler import read_profile
+from gymq.ext.shared.run_overview import RunOverview, run_overview
 from gymq.protocol import subjects
 from gymq.protocol.subjects import TaskQueueName
-from gymq.runs.stored_runs import RunOverview, RunProgress, Runs, run_overview
+from gymq.runs.stored_runs import Runs
 
 _KINDS = {"tasks": False, "urgent": True}  # of queues of tasks, and whether they are urgent
-
-
-class ServerState(msgspec.Struct, frozen=True):
-    version: str | None  # None: the server does not say it to strangers, or is reached through a proxy
-    uptime_s: float | None  # None for a server that gymq did not start
-    storage_bytes: int  # of all streams
-
-
-class StreamState(msgspec.Struct, frozen=True):
-    name: str
-    messages: int
-    num_bytes: int
 
 
 class QueueState(msgspec.Struct, frozen=True):
@@ -68,23 +53,6 @@ class WorkerState(msgspec.Struct, frozen=True):
     blocked: str = ""  # how one of its calls blocked the event loop of the process last
     sandbox_weakness: str = ""  # which limits of its programs are not exact, and how to get exact ones
     oddities: dict[str, int] = {}  # what a model read although it was slightly off, by its kind
-
-
-class DeadLetterState(msgspec.Struct, frozen=True):
-    subject: str  # where it had been published
-    reason: str
-    at: float  # Unix time, seconds
-
-
-class ClusterStatus(msgspec.Struct, frozen=True):
-    server: ServerState
-    streams: list[StreamState]
-    queues: list[QueueState]
-    workers: list[WorkerState]
-    runs: list[RunProgress]  # the newest
-    num_runs: int
-    num_dead_letters: int
-    dead_letters: list[DeadLetterState]  # the newest, newest first
 
 
 class Overview(msgspec.Struct, frozen=True):
@@ -123,33 +91,6 @@ class _Answer(msgspec.Struct, frozen=True):
     endpoints: list[_Endpoint]
 
 
-async def read_status(bus: Bus, url: str, record: ServerRecord | None) -> ClusterStatus:
-    """Ask server and workers.
-
-    Args:
-        url: where the bus is connected to.
-        record: of the embedded server, if that is what it is connected to.
-
-    Raises:
-        BusError: the server does not answer, or does not have the streams of gymq.
-    """
-    js = bus.js
-    account = await js.api("INFO")
-    infos = {name: await js.api(f"STREAM.INFO.{name}") for name in streams.stream_configs()}
-    runs = Runs(bus)
-    records = await runs.records()
-    return ClusterStatus(
-        server=await _server(url, record, int(account["storage"])),
-        streams=[StreamState(name, info["state"]["messages"], info["state"]["bytes"]) for name, info in infos.items()],
-        queues=[queue for name in infos for queue in await read_queues(js, name)],
-        workers=await read_workers(bus),
-        runs=[await runs.state(record) for record in records[:10]],
-        num_runs=len(records),
-        num_dead_letters=infos[streams.DEAD_LETTERS]["state"]["messages"],
-        dead_letters=await _newest_dead_letters(bus),
-    )
-
-
 async def read_overview(bus: Bus, at: float, newest: int) -> Overview:
     """Ask server and workers.
 
@@ -174,14 +115,6 @@ async def read_overview(bus: Bus, at: float, newest: int) -> Overview:
         runs=[run_overview(record, await read_profile(js, record.run)) for record in records[:newest]],
         num_runs=len(records),
     )
-
-
-async def _server(url: str, record: ServerRecord | None, storage_bytes: int) -> ServerState:
-    if record is not None:
-        return ServerState(record.version, _seconds_since(datetime.fromisoformat(record.started)), storage_bytes)
-    address = urlsplit(url.split(",")[0] if "://" in url else f"nats://{url.split(',')[0]}")
-    info = await read_info(address.hostname or "127.0.0.1", address.port or 4222, 1.0)
-    return ServerState(None if info is None else info.version, None, storage_bytes)
 
 
 async def read_workers(bus: Bus) -> list[WorkerState]:
@@ -256,7 +189,7 @@ def _worker(stats: dict[str, Any]) -> WorkerState | None:
         kind=answer.metadata["kind"],
         implementation=answer.metadata["implementation"],
         worker=answer.id,
-        uptime_s=_seconds_since(answer.started),
+        uptime_s=seconds_since(answer.started),
         load=first.data.load,
         sessions=first.data.sessions,
         requests=first.num_requests,
@@ -268,10 +201,6 @@ def _worker(stats: dict[str, Any]) -> WorkerState | None:
     )
 
 
-async def _newest_dead_letters(bus: Bus) -> list[DeadLetterState]:
-    letters = [entry.letter for entry in await DeadLetters(bus).newest(3)]
-    return [DeadLetterState(letter.subject, letter.reason, letter.at) for letter in reversed(letters)]
-
-
-def _seconds_since(moment: datetime) -> float:
+def seconds_since(moment: datetime) -> float:
+    """Return how long ago a moment was; 0 for one to come, by the clock of another machine."""
     return max(0.0, (datetime.now(UTC) - moment).total_seconds())

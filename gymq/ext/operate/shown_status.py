@@ -1,4 +1,4 @@
-"""The work of `gymq status`."""
+"""Shows the state of a cluster in a terminal: the work of `gymq status`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ import msgspec
 from rich.text import Text
 
 from gymq.cli.shared.cluster import STORE, connected, running_url
-from gymq.cli.shared.table import run_table
 from gymq.cluster.server.store import Store
+from gymq.ext.operate.cluster_status import ClusterStatus, StreamState, read_status
+from gymq.ext.shared.cluster_state import QueueState
+from gymq.ext.shared.run_overview import run_table
 from gymq.redaction import redact
 from gymq.render import (
     Listing,
@@ -22,7 +24,6 @@ from gymq.render import (
     shown_number,
     shown_seconds,
 )
-from gymq.runs.cluster_status import ClusterStatus, QueueState, StreamState, read_status
 
 
 async def show_status(nats: str | None, as_json: bool) -> int:

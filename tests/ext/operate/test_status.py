@@ -12,9 +12,8 @@ from gymq.bus.discovery import ServiceListing
 from gymq.cluster.server import EmbeddedServer, find_running
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import Task
-
-from .conftest import NUM_REPEATS, running_cluster, write_workers
-from .test_terminal import on_terminal
+from tests.cli.conftest import NUM_REPEATS, running_cluster, write_workers
+from tests.cli.test_terminal import on_terminal
 
 
 def store(folder: Path, subject: str, body: bytes, agent: str | None = None) -> None:

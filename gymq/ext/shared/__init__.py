@@ -1,0 +1,1 @@
+"""What several of the packages beside the core use."""
