@@ -10,7 +10,7 @@ from typing import Any
 
 from gymq import responses
 from gymq.judge.prompts import PromptTemplate
-from gymq.text import conclusion
+from gymq.responses import conclusion
 
 
 def last_text(response: Mapping[str, Any]) -> str:

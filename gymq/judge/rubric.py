@@ -13,8 +13,7 @@ from gymq.judge.asking import Judge, all_of
 from gymq.judge.prompts import PromptTemplate
 from gymq.judge.reading import Labels, last_text
 from gymq.resources import Verdict, VerifyRequest
-from gymq.responses import content_text, user_contents
-from gymq.text import conclusion
+from gymq.responses import conclusion, content_text, user_contents
 
 _TEMPLATE = PromptTemplate(
     """\

@@ -108,6 +108,12 @@ def first_text_of_last_item(response: Mapping[str, Any]) -> str:
     return (content[0].get("text") or "") if content else ""
 
 
+def conclusion(text: str) -> str:
+    """Return what follows the thoughts of a text; nothing if it ends within them, as one that was cut off does."""
+    _, end, after = text.rpartition("</think>")
+    return after if end or not text.lstrip().startswith("<think>") else ""
+
+
 def reasoning_texts(item: Mapping[str, Any]) -> list[str]:
     """Return the texts of a reasoning item: its summary, or else its content."""
     return [entry["text"] for entry in item["summary"] or item.get("content") or ()]

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 import gymq
+from gymq.ext.text import thoughts
 from gymq.judge import (
     Judge,
     JudgeOptions,
@@ -21,7 +22,6 @@ from gymq.judge import (
     literal,
 )
 from gymq.testing import ScriptedModel, reply
-from gymq.text import thoughts
 from tests.support.waiting import DEADLINE_S
 
 JUDGE = {"type": "responses_api_models", "name": "judge"}

@@ -17,7 +17,7 @@ KNOWN_LATER = {
     "gymq/config/values.py": CONFIGURATION,
     "gymq/judge/prompts.py": "the tags of a template, as they are",
     "gymq/judge/reading.py": "the labels of judges, which workers name: a word and a verdict",
-    "gymq/text/words.py": "an expected answer, which the row names, between single signs",
+    "gymq/ext/text/words.py": "an expected answer, which the row names, between single signs",
     "workers/models/openai_model/overflow.py": PARTS_OF_OURS,
     "workers/resources/equivalence_llm_judge/worker.py": IN_A_PROCESS,
     "workers/resources/format_verification/worker.py": IN_A_PROCESS,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from gymq.data.solutions import Action, ActionCall
 from gymq.ext.audit.gold import GoldRow
-from gymq.text import answer_lines, boxes, undressed
+from gymq.ext.text import answer_lines, boxes, undressed
 
 _JSON_ANSWER = re.compile(r'"answer": ?"([^"\\]+)"')
 _PROGRAM, _QUERY, _FENCE = "```python\n", "```sql\n", "```"

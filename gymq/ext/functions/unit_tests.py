@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from gymq.ext.functions.runner import parsed, run_harness
+from gymq.ext.text import code_blocks
 from gymq.failures import ComponentFailed, InvalidTask
 from gymq.sandbox.interface import Limits, ProgramResult, Sandbox
-from gymq.text import code_blocks
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,8 @@ from typing import Any
 import pydantic
 
 import gymq
-from gymq.responses import assistant_text
-from gymq.text import boxes, conclusion
+from gymq.ext.text import boxes
+from gymq.responses import assistant_text, conclusion
 
 Grid = list[list[int]]
 

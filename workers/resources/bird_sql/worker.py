@@ -10,8 +10,9 @@ import pydantic
 from gymq.workers.resources.bird_sql.databases import Databases
 
 import gymq
+from gymq.ext.text import code_blocks
+from gymq.responses import conclusion
 from gymq.sandboxed import SandboxedOptions
-from gymq.text import code_blocks, conclusion
 
 _OPENING, _FENCE = "```sql", "```"
 _LETTER = re.compile(r"[a-zA-Z]")

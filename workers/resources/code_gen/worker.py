@@ -12,9 +12,9 @@ from gymq.workers.resources.code_gen.unit_tests import Outcome, TestRun, UnitTes
 
 import gymq
 from gymq.authoring import first_problem
+from gymq.ext.text import code_blocks
 from gymq.responses import output_text
 from gymq.sandboxed import SandboxedOptions
-from gymq.text import code_blocks
 
 _FENCE = "```"
 _TAGS = ("<think>", "</think>")

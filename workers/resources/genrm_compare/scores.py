@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import Any
 
-from gymq.text import code_blocks, conclusion
+from gymq.ext.text import code_blocks
+from gymq.responses import conclusion
 
 _BRACES_AND_QUOTES = re.compile(r'[{}"\\]')
 _MOST_STEPS = 1_000_000  # braces and quotes looked at in one text, so that no text keeps the worker busy for long

@@ -7,7 +7,8 @@ import re
 from gymq.workers.resources.mcqa.published import BOX
 from gymq.workers.resources.mcqa.rules import Mode, the_last
 
-from gymq.text import Choices, answer_lines, boxes, conclusion, in_order
+from gymq.ext.text import Choices, answer_lines, boxes, in_order
+from gymq.responses import conclusion
 
 _CAPITAL = re.compile(r"\b[A-Z]\b")
 _ANSWER = re.compile(r"answer[*_]{0,2}\s*+:[\s*_]{0,2}\s*+([A-Za-z])(?![A-Za-z0-9])", re.IGNORECASE)

@@ -6,7 +6,7 @@ import re
 import string
 from collections import Counter
 
-from gymq.text import Words, plain
+from gymq.ext.text import Words, plain
 
 LONG_ANSWER_CHARS = 80  # of a longer one, a spelling of the expected answer has to begin early
 EARLY = 40  # the last position at which it may begin

@@ -18,7 +18,7 @@ from gymq.workers.resources.hotpotqa_qa.scores import (
 )
 
 import gymq
-from gymq.text import code_blocks
+from gymq.ext.text import code_blocks
 
 _BRACE = re.compile(r"[{}]")
 

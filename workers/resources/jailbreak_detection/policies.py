@@ -14,8 +14,8 @@ from gymq.workers.resources.jailbreak_detection.prompt import FIELDS
 
 import gymq
 from gymq.authoring import first_problem
+from gymq.ext.text import thoughts
 from gymq.judge import Judge, Judgement, Label, Labels, PromptTemplate, Question, check_distinct, last_text
-from gymq.text import thoughts
 
 
 class Rewards(pydantic.BaseModel):

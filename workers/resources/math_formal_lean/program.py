@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Literal
 
-from gymq.text import code_blocks
+from gymq.ext.text import code_blocks
 
 Which = Literal["last", "first"]
 

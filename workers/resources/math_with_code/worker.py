@@ -14,10 +14,11 @@ from gymq.workers.resources.math_with_judge.rules import as_meant
 from gymq.workers.resources.mcqa import published
 
 import gymq
+from gymq.ext.text import boxes
 from gymq.processes import CpuTimeUsedUp
+from gymq.responses import conclusion
 from gymq.sandbox import GIB, Limits, PythonSession
 from gymq.sandboxed import SandboxedOptions
-from gymq.text import boxes, conclusion
 
 TOLERANCE = 1e-6  # relative for numbers above one, absolute below
 

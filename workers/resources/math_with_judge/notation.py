@@ -7,7 +7,7 @@ import unicodedata
 
 from gymq.workers.resources.string_match.measures import unit_of
 
-from gymq.text import SPACE, closing_braces, undressed
+from gymq.ext.text import SPACE, closing_braces, undressed
 
 _RAISED = re.compile("[\u2070\u00b9\u00b2\u00b3\u2074-\u207b\u207f\u2071]+")
 _LOWERED = re.compile("[\u2080-\u2089]+")

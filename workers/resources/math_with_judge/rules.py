@@ -11,7 +11,8 @@ from gymq.workers.resources.math_with_judge.exact import same_number
 from gymq.workers.resources.math_with_judge.notation import is_balanced, tidy, with_binomials
 from gymq.workers.resources.math_with_judge.texts import CURRENCY, other_signs, same_text
 
-from gymq.text import boxes, conclusion
+from gymq.ext.text import boxes
+from gymq.responses import conclusion
 
 MOST_BITS = 1_000_000  # of a power that is calculated
 DEEPEST = 6  # brackets that are open at once

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
-from gymq.text.choices import FOREIGN_LETTERS, Choices, normalised
-from gymq.text.marks import trimmed
+from gymq.ext.text.choices import FOREIGN_LETTERS, Choices, normalised
+from gymq.ext.text.marks import trimmed
 
 BOX = "\\boxed{"
 TEXT = "\\text{"

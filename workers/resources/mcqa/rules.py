@@ -8,8 +8,9 @@ from typing import Literal
 
 from gymq.workers.resources.mcqa import published
 
-from gymq.text import Choices, answer_lines, boxes, conclusion, in_order, undressed
-from gymq.text.choices import FOREIGN_LETTERS, normalised
+from gymq.ext.text import Choices, answer_lines, boxes, in_order, undressed
+from gymq.ext.text.choices import FOREIGN_LETTERS, normalised
+from gymq.responses import conclusion
 
 RowMode = Literal["strict_single_letter_boxed", "lenient_boxed", "lenient_answer_colon"]
 Mode = Literal[RowMode, "lenient_answer_colon_md"]

@@ -11,8 +11,8 @@ from typing import Any, ClassVar
 from gymq.workers.resources.mcqa.rules import Mode, RowMode, letter_as_asked, letter_by_pattern, published_letter
 
 import gymq
+from gymq.ext.text import Choices
 from gymq.processes import ComputeLimits, CpuTimeUsedUp
-from gymq.text import Choices
 
 
 class ChoiceRow(gymq.Row):

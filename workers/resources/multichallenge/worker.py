@@ -23,8 +23,7 @@ from gymq.judge import (
     chosen_template,
     last_label,
 )
-from gymq.responses import content_text, last_assistant_text
-from gymq.text import conclusion
+from gymq.responses import conclusion, content_text, last_assistant_text
 
 ModelT = TypeVar("ModelT", bound=pydantic.BaseModel)
 

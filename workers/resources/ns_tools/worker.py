@@ -11,7 +11,7 @@ from typing import Any
 import pydantic
 
 import gymq
-from gymq.delegation import DelegatedVerifier, VerifierOptions
+from gymq.ext.delegation import DelegatedVerifier, VerifierOptions
 from gymq.sandbox import GIB, Limits, PythonSession
 from gymq.sandboxed import SandboxedOptions
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import gymq
+from gymq.ext.text import thoughts
 from gymq.judge import (
     JudgedEnvironment,
     JudgeOptions,
@@ -16,7 +17,6 @@ from gymq.judge import (
     last_text,
 )
 from gymq.responses import last_assistant_text, user_contents
-from gymq.text import thoughts
 
 FIELDS = ("safe_prompt", "model_response")
 

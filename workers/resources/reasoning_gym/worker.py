@@ -9,8 +9,9 @@ from gymq.workers.resources.reasoning_gym.scoring import check_row, prepare, pub
 
 import gymq
 from gymq.authoring import check_installed
+from gymq.ext.text import boxes, undressed
 from gymq.processes import ComputeLimits, CpuTimeUsedUp
-from gymq.text import boxes, conclusion, undressed
+from gymq.responses import conclusion
 
 OPENING, CLOSING, BOX = "<answer>", "</answer>", "\\boxed{"
 

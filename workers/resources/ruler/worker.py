@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import pydantic
 
 import gymq
-from gymq.text import Words, conclusion
+from gymq.ext.text import Words
+from gymq.responses import conclusion
 
 # A reply needs any of the references in these, and its share of them in the others.
 ANY_OF = ("qa_1", "qa_2")

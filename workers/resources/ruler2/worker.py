@@ -15,8 +15,9 @@ from gymq.workers.resources.ruler2.texts import MATCH_TYPES, text_score
 
 import gymq
 from gymq.authoring import check_installed
-from gymq.text import Choices, Words, answer_lines, boxes, conclusion, in_order
-from gymq.text.choices import FOREIGN_LETTERS
+from gymq.ext.text import Choices, Words, answer_lines, boxes, in_order
+from gymq.ext.text.choices import FOREIGN_LETTERS
+from gymq.responses import conclusion
 
 _OPENING = re.compile(r"\banswer(?: is\b[*_:]*+|[*_`]{0,3}\s*+[:\uff1a][*_`]{0,3})\s*+", re.IGNORECASE)
 _BLANK_LINE = re.compile(r"\n[ \t]++(?=\n)")

@@ -13,7 +13,7 @@ import gymq
 from gymq import responses
 from gymq.judge import Judge, JudgedEnvironment, JudgeOptions, Labels, Question, chosen_template
 from gymq.judge.reading import is_denied
-from gymq.text import conclusion
+from gymq.responses import conclusion
 
 VERDICTS = {"A": "correct", "B": "incorrect", "C": "not_attempted"}
 

@@ -12,7 +12,7 @@ from gymq.workers.resources.string_match.measures import is_rounded, measure, sa
 from gymq.workers.resources.string_match.published import CLOSE, EQUAL, without_latex
 from gymq.workers.resources.string_match.states import STATES
 
-from gymq.text import undressed
+from gymq.ext.text import undressed
 
 _STATE = re.compile(rf"(?<![a-z])(?:{'|'.join(STATES)})(?![a-z])")
 _THOUSANDS = re.compile(r"(?<=\d),(?=\d{3}(?!\d))")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from gymq.workers.resources.string_match import comparison, extraction, published
 from gymq.workers.resources.string_match.extraction import Mode
 
-from gymq.text import answer_lines, boxes, conclusion, undressed
+from gymq.ext.text import answer_lines, boxes, undressed
+from gymq.responses import conclusion
 
 
 class AsMeant:

@@ -6,7 +6,7 @@ import re
 
 from gymq.workers.resources.swerl_gen.edits import Void
 
-from gymq.text import code_blocks
+from gymq.ext.text import code_blocks
 
 ISSUE_PRESENT, ISSUE_SOLVED = 2, 0  # exit status of a script
 

@@ -13,8 +13,8 @@ from gymq.workers.resources.text_to_sql.prompts import COMPARISON, EQUAL, INSTRU
 
 import gymq
 from gymq import responses
+from gymq.ext.text import code_blocks
 from gymq.judge import Comparison, EqualityOptions, JudgedEnvironment, Judgement, Label, Labels, Question, compare
-from gymq.text import code_blocks
 
 _STATEMENT = re.compile(r"(?:SELECT|INSERT|UPDATE|DELETE|WITH|CREATE|ALTER|DROP)\s", re.IGNORECASE)
 # In prose only what asks or changes data: "create" and "drop" are words of any explanation.

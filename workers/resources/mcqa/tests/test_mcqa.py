@@ -10,8 +10,8 @@ from gymq.workers.resources.mcqa.rules import letter_as_asked
 from gymq.workers.resources.mcqa.worker import MultipleChoice
 
 import gymq
+from gymq.ext.text import Choices
 from gymq.testing import Harness, prompt, reply
-from gymq.text import Choices
 
 METALS = {"options": [{"A": "copper"}, {"B": "tin"}], "expected_answer": "B"}
 CHOICES = Choices.of([{"A": "copper"}, {"B": "tin"}, {"C": "iron"}])

@@ -5,12 +5,6 @@ from __future__ import annotations
 _BEGIN, _END = "<think>", "</think>"
 
 
-def conclusion(text: str) -> str:
-    """Return what follows the thoughts of a text; nothing if it ends within them, as one that was cut off does."""
-    _, end, after = text.rpartition(_END)
-    return after if end or not text.lstrip().startswith(_BEGIN) else ""
-
-
 def thoughts(text: str) -> str | None:
     """Return the content of the first `<think>...</think>` of a text, trimmed; None if there is none."""
     start = text.find(_BEGIN)

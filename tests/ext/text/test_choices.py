@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gymq.text import Choices, answer_lines, boxes, closing_braces, in_order, undressed
+from gymq.ext.text import Choices, answer_lines, boxes, closing_braces, in_order, undressed
 
 TEXTS = {"A": "a proton", "B": "an electron", "C": "a neutron", "D": "a muon"}
 CHOICES = Choices(TEXTS)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from gymq.text.marks import FONT, SPACE, undressed
+from gymq.ext.text.marks import FONT, SPACE, undressed
 
 # Letters that stand for A to D in other scripts: Arabic, Bengali, full-width Latin.
 FOREIGN_LETTERS = {ord(foreign): f" {letter}" for foreign, letter in zip("أبجدঅবডঢＡＢＣＤ", "ABCD" * 3, strict=True)}

@@ -1,6 +1,6 @@
 import pytest
 
-from gymq.text import code_blocks
+from gymq.ext.text import code_blocks
 
 
 @pytest.mark.parametrize(

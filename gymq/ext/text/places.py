@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from gymq.text.marks import closing_braces
+from gymq.ext.text.marks import closing_braces
 
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*+(?=\{)")
 _ANSWER = re.compile(r"\banswer[*_`]{0,3}\s*+[:\uff1a][*_`]{0,3}\s*+", re.IGNORECASE)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from gymq.text import Words
+from gymq.ext.text import Words
 
 DRESSES = (
     "{}",
