@@ -28,7 +28,7 @@ from gymq.protocol.messages import (
     Verify,
 )
 from gymq.resources import Verdict
-from gymq.responses.arguments import NO_ARGUMENTS
+from gymq.responses.items import NO_ARGUMENTS
 
 RESERVED_TOOL_NAMES = frozenset({"seed", "seed_session", "verify", "close", "aggregate_metrics"})
 """Names of a session's own requests, which a model cannot call as tools."""

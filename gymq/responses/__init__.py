@@ -1,7 +1,6 @@
-"""Items of the OpenAI Responses API: checking them, reading them, and Chat Completions."""
+"""Items of the OpenAI Responses API: checked, read and made."""
 
 from gymq.responses.errors import InvalidReply, InvalidRequest, ResponsesError
-from gymq.responses.from_chat import chat_choice_to_items, chat_to_response, split_think_blocks
 from gymq.responses.items import (
     Item,
     asks_the_same,
@@ -22,9 +21,8 @@ from gymq.responses.items import (
     user_contents,
     user_message,
 )
-from gymq.responses.params import foreign_params, row_params, validate_params
+from gymq.responses.params import row_params, validate_params
 from gymq.responses.reply import response_without_model, validate_response
-from gymq.responses.to_chat import as_function, responses_to_chat
 from gymq.responses.tokens import token_fields
 from gymq.responses.types import (
     FunctionCall,
@@ -46,16 +44,12 @@ __all__ = [
     "Response",
     "ResponsesError",
     "add_usage",
-    "as_function",
     "asks_the_same",
     "assistant_text",
-    "chat_choice_to_items",
-    "chat_to_response",
     "conclusion",
     "content_text",
     "content_texts",
     "first_text_of_last_item",
-    "foreign_params",
     "function_call",
     "function_call_output",
     "function_calls",
@@ -65,10 +59,8 @@ __all__ = [
     "output_text",
     "overflowed",
     "response_without_model",
-    "responses_to_chat",
     "row_params",
     "split_at_first_generated",
-    "split_think_blocks",
     "token_fields",
     "user_contents",
     "user_message",

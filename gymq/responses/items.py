@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gymq.protocol.tokens import SAMPLING_FIELD, TOKEN_FIELDS, VERSIONS_FIELD
@@ -12,8 +12,8 @@ from gymq.responses.types import FunctionCall, FunctionCallOutput
 
 Item = dict[str, Any]
 
-NO_PARAMETERS: dict[str, Any] = {"type": "object", "properties": {}}
-"""The JSON schema of the arguments of a function that takes none."""
+NO_ARGUMENTS = "{}"
+"""The arguments of a call that has none."""
 
 _NOT_GENERATED = frozenset(
     {
@@ -54,19 +54,6 @@ def function_call(name: str, arguments: Mapping[str, Any] | str, call_id: str) -
 def function_call_output(call_id: str, output: str) -> FunctionCallOutput:
     """Return the item that answers the function call `call_id`."""
     return {"type": "function_call_output", "call_id": call_id, "output": output}
-
-
-def reasoning_item(texts: Iterable[str], encrypted_content: str = "") -> Item:
-    """Return a reasoning item with a new id; its summary consists of the texts."""
-    summary = [{"type": "summary_text", "text": text} for text in texts]
-    item: Item = {"type": "reasoning", "id": new_id("rs"), "summary": summary}
-    return {**item, "encrypted_content": encrypted_content} if encrypted_content else item
-
-
-def function_tool(name: Any, parameters: Any, *, strict: Any, description: Any = None) -> Item:
-    """Return the entry of `tools` for a function; without `parameters` it takes none."""
-    tool = {"type": "function", "name": name, "parameters": parameters or NO_PARAMETERS, "strict": strict}
-    return tool if description is None else {**tool, "description": description}
 
 
 def function_calls(response: Mapping[str, Any]) -> list[FunctionCall]:
@@ -112,11 +99,6 @@ def conclusion(text: str) -> str:
     """Return what follows the thoughts of a text; nothing if it ends within them, as one that was cut off does."""
     _, end, after = text.rpartition("</think>")
     return after if end or not text.lstrip().startswith("<think>") else ""
-
-
-def reasoning_texts(item: Mapping[str, Any]) -> list[str]:
-    """Return the texts of a reasoning item: its summary, or else its content."""
-    return [entry["text"] for entry in item["summary"] or item.get("content") or ()]
 
 
 def is_generated(item: Mapping[str, Any]) -> bool:

@@ -9,8 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from gymq.responses.errors import MAX_NAME, InvalidRequest, checked, warn_once
-from gymq.responses.items import NO_PARAMETERS
-from gymq.responses.schema import check_items, is_item_type
+from gymq.responses.schema import check_items
 
 
 class _ReasoningParams(msgspec.Struct):
@@ -145,35 +144,10 @@ def row_params(params: object) -> dict[str, Any]:
     return validate_params(known_params(params), tool_names=True)
 
 
-def foreign_params(body: object) -> dict[str, Any]:
-    """Return the request of a program as `validate_params` accepts it, without unknown fields and items.
-
-    Items of unknown types are dropped with one warning for each type. Function tools may lack `strict` and
-    `parameters`, as endpoints allow.
-
-    Raises:
-        InvalidRequest: it is not an object.
-    """
-    params = known_params(body)
-    if isinstance(params.get("tools"), list):
-        params["tools"] = [_complete(tool) for tool in params["tools"]]
-    if isinstance(params.get("input"), list):
-        params["input"] = [item for item in params["input"] if _is_known(item)]
-    return params
-
-
 @lru_cache(maxsize=256)  # all rows of a run have the same names, and comparing costs more than reading a row
 def _meant(name: str, cutoff: float) -> str | None:
     """Return the known field that is closest to a name, as `difflib` measures it."""
     return next(iter(get_close_matches(name, KNOWN, n=1, cutoff=cutoff)), None)
-
-
-def _is_known(item: Any) -> bool:
-    kind = item.get("type") if isinstance(item, dict) else None
-    if kind is None or is_item_type(kind):
-        return True
-    warn_once(f"items of type {str(kind)[:MAX_NAME]!r} are dropped: they are not known here")
-    return False
 
 
 def _known_tool(tool: Any) -> Any:
@@ -183,12 +157,6 @@ def _known_tool(tool: Any) -> Any:
     for name in tool.keys() - known.keys():
         warn_once(f"the field {str(name)[:MAX_NAME]!r} of function tools is dropped: it is not known here")
     return known
-
-
-def _complete(tool: Any) -> Any:
-    if not isinstance(tool, dict) or tool.get("type") != "function":
-        return tool
-    return {"strict": None, **tool, "parameters": tool.get("parameters") or NO_PARAMETERS}
 
 
 def validate_params(params: object, *, tool_names: bool = False) -> dict[str, Any]:

@@ -8,14 +8,13 @@ from typing import Annotated, Any, Literal
 import msgspec
 
 from gymq.responses.errors import InvalidReply, InvalidRequest, checked
-from gymq.responses.items import Item, new_id
-from gymq.responses.mending import MAX_COUNT, mended_response
+from gymq.responses.items import Item
 from gymq.responses.schema import check_items
 
+MAX_COUNT = 1 << 53
+"""No number of tokens or seconds in a reply is as large; JSON readers disagree about larger ones."""
+
 _Count = Annotated[int, msgspec.Meta(ge=0, lt=MAX_COUNT)]
-
-
-_ENDED = ("completed", "incomplete")  # in other states the rest may follow
 
 
 class _InputDetails(msgspec.Struct):
@@ -69,42 +68,6 @@ def validate_response(body: object) -> dict[str, Any]:
         return {**body, "output": check_items(body["output"], "output")}
     except InvalidRequest as error:
         raise InvalidReply(error.path, error.reason) from None
-
-
-def readable_response(body: dict[str, Any], params: Mapping[str, Any], model: str) -> dict[str, Any]:
-    """Check the Responses object of an endpoint and return it; one that does not fit is mended first.
-
-    Args:
-        params: the create parameters that were answered.
-        model: the name for a reply without one.
-
-    Raises:
-        InvalidReply: it cannot be mended.
-    """
-    status = body.get("status") or "completed"
-    if status not in _ENDED:
-        raise InvalidReply("status", f"{status!r} instead of completed or incomplete")
-    fits = status == "completed" or body.get("incomplete_details")
-    try:
-        if fits:
-            return validate_response(body)
-    except InvalidReply:
-        if not body.get("output"):
-            raise
-    return validate_response(mended_response(body, params, model))
-
-
-def cut_before_first_token(response: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a Responses object as that of a conversation that cannot be continued: cut short, and without usage."""
-    message = {
-        "type": "message",
-        "id": new_id("msg"),
-        "role": "assistant",
-        "status": "completed",
-        "content": [{"type": "output_text", "text": "", "annotations": []}],
-    }
-    cut = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}, "usage": None}
-    return {**response, **cut, "output": [message]}
 
 
 def response_without_model(name: str, output: Sequence[Mapping[str, Any]]) -> Item:

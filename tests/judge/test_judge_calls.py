@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 import gymq
+from gymq.ext.conversion.items import reasoning_item
 from gymq.judge import Judge, JudgeOptions, Labels, last_text
 from gymq.resources import judge_calls
 from gymq.resources.asking_environment import AskingEnvironment
-from gymq.responses.items import reasoning_item
 from gymq.testing import Harness, ScriptedModel, prompt, reply
 
 OPTIONS = {"judge_model_server": {"type": "responses_api_models", "name": "judge"}}

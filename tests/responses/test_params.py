@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gymq.responses import InvalidRequest, foreign_params, row_params, validate_params
+from gymq.responses import InvalidRequest, row_params, validate_params
 
 from .builders import assistant, call, output, reasoning, tokens, tool, user
 
@@ -233,32 +233,6 @@ def test_whatever_the_request_the_only_error_is_a_refusal(items: list[Any], tool
     assert validate_params(params) == params
 
 
-def test_a_foreign_request_loses_what_the_api_does_not_have_with_one_warning_for_each_name(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("gymq.responses.errors._reported", set())
-    body = {
-        "input": "hi",
-        "prompt_cache_key": "k",
-        "client_metadata": {"a": 1},
-        "tools": [{"type": "function", "name": "f", "mood": "calm"}, {"type": "custom", "name": "patch"}],
-    }
-    for _ in range(2):
-        params = validate_params(foreign_params(body))
-    assert params == {
-        "input": "hi",
-        "prompt_cache_key": "k",
-        "tools": [
-            {"type": "function", "name": "f", "strict": None, "parameters": {"type": "object", "properties": {}}},
-            {"type": "custom", "name": "patch"},
-        ],
-    }
-    assert sorted(record.getMessage().partition(" is")[0] for record in caplog.records) == [
-        "the field 'mood' of function tools",
-        "the request's field 'client_metadata'",
-    ]
-
-
 def test_of_a_row_what_is_not_known_is_dropped_with_one_warning_for_each_name(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -316,8 +290,3 @@ def test_of_a_row_what_would_change_the_question_is_refused(row: Any, path: str)
     with pytest.raises(InvalidRequest) as caught:
         row_params(row)
     assert str(caught.value).startswith(path)
-
-
-def test_a_foreign_request_that_does_not_fit_is_still_refused() -> None:
-    with pytest.raises(InvalidRequest, match="temperature"):
-        validate_params(foreign_params({"input": "hi", "temperature": "hot", "tools": "none"}))

@@ -7,9 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gymq.responses.usage import add_usage, usage_from_chat
-
-CHAT = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 11}
+from gymq.responses.usage import add_usage
 
 
 def usage(input_: int, output: int, total: int, cached: int | None = 0, reasoning: int | None = 0) -> dict[str, Any]:
@@ -64,33 +62,3 @@ def test_every_number_is_the_plain_sum(turns: list[dict[str, Any]]) -> None:
     assert total["total_tokens"] == sum(turn["total_tokens"] for turn in turns)
     cached = sum(turn["input_tokens_details"]["cached_tokens"] for turn in turns)
     assert total["input_tokens_details"]["cached_tokens"] == cached
-
-
-def test_the_total_of_a_chat_completion_is_the_one_reported() -> None:
-    assert usage_from_chat(CHAT) == usage(7, 3, 11, None, None)
-
-
-def test_details_of_a_chat_completion_are_read() -> None:
-    nested = {"prompt_tokens_details": {"cached_tokens": 5}, "completion_tokens_details": {"reasoning_tokens": 0}}
-
-    assert usage_from_chat({**CHAT, **nested}) == usage(7, 3, 11, 5, 0)
-
-
-@pytest.mark.parametrize("alias", ["cached_tokens", "prompt_cache_hit_tokens", "cache_read_input_tokens"])
-def test_cached_tokens_are_found_under_the_names_providers_use(alias: str) -> None:
-    assert usage_from_chat({**CHAT, alias: 5, "prompt_tokens_details": None}) == usage(7, 3, 11, 5, None)
-
-
-def test_reasoning_tokens_are_found_at_the_top() -> None:
-    assert usage_from_chat({**CHAT, "reasoning_tokens": 2}) == usage(7, 3, 11, None, 2)
-
-
-def test_reasoning_that_is_counted_apart_is_output() -> None:
-    given = {"prompt_tokens": 32, "completion_tokens": 9, "total_tokens": 135}
-    details = {"completion_tokens_details": {"reasoning_tokens": 94}}
-
-    assert usage_from_chat({**given, **details}) == usage(32, 103, 135, None, 94)
-
-
-def test_no_usage_stays_none() -> None:
-    assert usage_from_chat(None) is None

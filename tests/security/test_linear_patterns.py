@@ -2,7 +2,7 @@
 
 import pytest
 
-from gymq.responses import split_think_blocks
+from gymq.ext.conversion.from_chat import split_think_blocks
 from tests.security.effort import FOURFOLD, growth
 from tests.security.patterns import hostile_text, uses_in_code
 

@@ -9,13 +9,15 @@ from typing import Any
 import msgspec
 
 from gymq.data.jsonl import JsonlError
+from gymq.ext.conversion.items import reasoning_item, reasoning_texts
+from gymq.ext.conversion.to_chat import as_function
 from gymq.ext.rollout_files.files import Format
 from gymq.ext.rollout_files.rollout import ForeignRollout, index_or, number, usage_of
 from gymq.ext.rollout_files.shown import row_of
 from gymq.protocol.decoding import UNDECODABLE
 from gymq.protocol.messages import VerifiedRollout
-from gymq.responses import Item, as_function, function_call_output
-from gymq.responses.items import new_id, reasoning_item, reasoning_texts
+from gymq.responses import Item, function_call_output
+from gymq.responses.items import new_id
 from gymq.runs.outcome_fields import as_object, own_fields, params_of, prompt_of
 
 VERSION = "ATIF-v1.4"

@@ -13,10 +13,11 @@ from gymq.data.failure_status import StatusError
 from gymq.data.jsonl import JsonlError, parse_object
 from gymq.data.trainer_results import check_verdict, is_masked
 from gymq.defaults import PASS_THRESHOLD
+from gymq.ext.conversion.to_chat import responses_to_chat
 from gymq.ext.formats.converted import ConvertedFile
 from gymq.ext.rollout_files.rollout import plain_message
 from gymq.protocol.messages import Outcome, VerifiedRollout
-from gymq.responses import ResponsesError, responses_to_chat
+from gymq.responses import ResponsesError
 from gymq.runs.outcome_fields import params_of
 
 TrainingSet = Literal["sft", "dpo"]

@@ -10,9 +10,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from gymq.responses.arguments import arguments_text
-from gymq.responses.errors import InvalidRequest, checked, warn_of_dropped
-from gymq.responses.items import Item, function_call, function_call_output, function_tool, reasoning_item
+from gymq.ext.conversion.arguments import arguments_text
+from gymq.ext.conversion.items import function_tool, reasoning_item
+from gymq.ext.conversion.notes import warn_of_dropped
+from gymq.responses.errors import InvalidRequest, checked
+from gymq.responses.items import Item, function_call, function_call_output
 
 
 class _Text(msgspec.Struct, tag="text"):

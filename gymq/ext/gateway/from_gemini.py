@@ -11,9 +11,11 @@ from typing import Any, Literal
 
 import msgspec
 
-from gymq.responses.arguments import arguments_text
-from gymq.responses.errors import InvalidRequest, checked, warn_of_dropped, warn_once
-from gymq.responses.items import Item, function_call, function_call_output, function_tool, reasoning_item
+from gymq.ext.conversion.arguments import arguments_text
+from gymq.ext.conversion.items import function_tool, reasoning_item
+from gymq.ext.conversion.notes import warn_of_dropped
+from gymq.responses.errors import InvalidRequest, checked, warn_once
+from gymq.responses.items import Item, function_call, function_call_output
 
 # Fields whose values belong to the caller, so their keys are not renamed.
 _OPAQUE = frozenset(

@@ -8,15 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from gymq.ext.conversion.arguments import arguments_object
+from gymq.ext.conversion.items import reasoning_texts
 from gymq.ext.gateway.output import converted_output, texts_and_refusals
-from gymq.responses.arguments import arguments_object
 from gymq.responses.errors import InvalidReply
-from gymq.responses.items import (
-    Item,
-    incomplete_reason,
-    is_message,
-    reasoning_texts,
-)
+from gymq.responses.items import Item, incomplete_reason, is_message
 from gymq.responses.usage import cached_tokens, reasoning_tokens
 
 _FINISH_REASONS = {"max_output_tokens": "MAX_TOKENS", "content_filter": "SAFETY"}

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from gymq.ext.conversion.items import reasoning_texts
 from gymq.responses.errors import InvalidReply
-from gymq.responses.items import Item, incomplete_reason, is_message, reasoning_texts
+from gymq.responses.items import Item, incomplete_reason, is_message
 from gymq.responses.tokens import token_fields
 
 _FINISH_REASONS = {"max_output_tokens": "length", "content_filter": "content_filter"}

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any
 
-from gymq.responses.custom_tools import CALL, TOOL
-from gymq.responses.errors import InvalidRequest, warn_of_dropped
-from gymq.responses.items import Item, function_call_output, function_tool, reasoning_item
-from gymq.responses.to_chat import SAME_NAME
+from gymq.ext.conversion.custom_tools import CALL, TOOL
+from gymq.ext.conversion.items import function_tool, reasoning_item
+from gymq.ext.conversion.notes import warn_of_dropped
+from gymq.ext.conversion.to_chat import SAME_NAME
+from gymq.responses.errors import InvalidRequest
+from gymq.responses.items import Item, function_call_output
 from gymq.responses.tokens import token_fields
 
 _Convert = Callable[[Mapping[str, Any], str], Item]  # of a part and its path

@@ -9,6 +9,7 @@ from typing import Any
 
 from gymq import responses
 from gymq.data.failure_status import StatusError
+from gymq.ext.conversion.foreign import foreign_params
 from gymq.ext.http import events
 from gymq.ext.http.chat_completion import to_chat_completion
 from gymq.ext.http.chat_request import from_chat_request
@@ -82,7 +83,7 @@ def _failed_response(error: StatusError) -> bytes:
 
 RESPONSES = Dialect(
     "/v1/responses",
-    to_params=lambda body: responses.foreign_params(without_stream(body)),
+    to_params=lambda body: foreign_params(without_stream(body)),
     from_response=lambda response, body: response,
     to_events=lambda answer, body: events.of_response(answer),
     error=_openai_error,

@@ -8,10 +8,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from gymq.ext.conversion.to_chat import responses_to_chat
 from gymq.failures import RolloutError
 from gymq.protocol.messages import FailureClass
 from gymq.protocol.tokens import GENERATION_FIELD, LOG_PROB_FIELD, PROMPT_FIELD, SAMPLING_FIELD
-from gymq.responses import function_call_output, function_calls, responses_to_chat, user_message, validate_params
+from gymq.responses import function_call_output, function_calls, user_message, validate_params
 from gymq.responses.items import is_truncated
 
 _PROMPTS = ("What is 3 + 4?", "Say a few words.", "Which day comes after Monday?", "Count to five.")

@@ -12,7 +12,8 @@ import aiohttp
 import msgspec
 import verifiers.v1 as vf
 
-from gymq import responses
+from gymq.ext.conversion.from_chat import chat_to_response
+from gymq.ext.conversion.to_chat import responses_to_chat
 from gymq.failures import RolloutError
 from gymq.protocol.messages import FailureClass, Stage
 from gymq.redaction import redact
@@ -28,7 +29,7 @@ class _Endpoint:
         self._said: dict[str, Mapping[str, Any]] = {}
 
     async def ask(self, params: dict[str, Any]) -> Item:
-        request = responses.responses_to_chat(params) | {"model": self._model}
+        request = responses_to_chat(params) | {"model": self._model}
         request.pop("metadata", None)
         # As the model wrote them: only then does verifiers see that the conversation continues.
         request["messages"] = [self._said.get(_key(message), message) for message in request["messages"]]
@@ -44,11 +45,11 @@ class _Endpoint:
             if answer.status != 200:
                 raise ValueError(body.decode(errors="replace")[:500])
             completion = msgspec.json.decode(body)
-            reply = responses.chat_to_response(completion, params, model=self._model, split_reasoning=True)
+            reply = chat_to_response(completion, params, model=self._model, split_reasoning=True)
         except (ValueError, ResponsesError) as error:
             text = f"verifiers' endpoint answered with status {answer.status}: {redact(str(error))}"
             raise RolloutError(FailureClass.MODEL_FAILED, text, stage=Stage.MODEL) from None
-        (message,) = responses.responses_to_chat({"input": reply["output"]})["messages"]
+        (message,) = responses_to_chat({"input": reply["output"]})["messages"]
         self._said[_key(message)] = completion["choices"][0]["message"]
         return reply
 
@@ -92,4 +93,4 @@ def _key(message: Mapping[str, Any]) -> str:
 def _cut_short(params: Mapping[str, Any], model: str) -> Item:
     """Return a reply that ends a rollout, which verifiers has ended, such as at its limit of turns; it is verified."""
     choice = {"message": {"role": "assistant", "content": ""}, "finish_reason": "length"}
-    return responses.chat_to_response({"choices": [choice], "created": 0}, params, model=model, split_reasoning=False)
+    return chat_to_response({"choices": [choice], "created": 0}, params, model=model, split_reasoning=False)

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gymq import responses
+from gymq.ext.conversion.items import reasoning_texts
+from gymq.ext.conversion.to_chat import as_function
 from gymq.protocol.tokens import GENERATION_FIELD
-from gymq.responses.items import reasoning_texts
 
 Row = dict[str, Any]
 
@@ -19,7 +20,7 @@ def turns(items: Sequence[Row]) -> Iterator[list[Row]]:
     """Yield the items of each message. A message of the model has the tokens of one call at most."""
     turn: list[Row] = []
     for given in items:
-        item = responses.as_function(given) or given
+        item = as_function(given) or given
         begins_call = item.get(GENERATION_FIELD) and any(one.get(GENERATION_FIELD) for one in turn)
         if turn and (begins_call or not (is_models(item) and is_models(turn[0]))):
             yield turn

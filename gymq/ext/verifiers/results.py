@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from gymq.data.jsonl import JsonlError
+from gymq.ext.conversion.to_chat import responses_to_chat
 from gymq.ext.rollout_files.files import Format
 from gymq.ext.rollout_files.rollout import (
     ForeignRollout,
@@ -20,7 +21,7 @@ from gymq.ext.rollout_files.rollout import (
 from gymq.ext.rollout_files.shown import row_of
 from gymq.protocol.decoding import UNDECODABLE
 from gymq.protocol.messages import VerifiedRollout
-from gymq.responses import Item, responses_to_chat
+from gymq.responses import Item
 from gymq.runs.outcome_fields import as_object, own_fields, params_of, prompt_of
 
 _OF_THE_RESULT = frozenset({"prompt", "completion", "reward", "example_id", "id", "error", "token_usage", "tool_defs"})

@@ -26,6 +26,7 @@ from gymq.data.rows import PARAMS, RowError
 from gymq.data.short_rows import whole_row
 from gymq.errors import GymqError, UsageError
 from gymq.execution.loading import registry
+from gymq.ext.conversion.to_chat import responses_to_chat
 from gymq.ext.verifiers.endpoint import ask, asking
 from gymq.failures import RolloutError
 from gymq.protocol.messages import Stage
@@ -191,7 +192,7 @@ def _row(line: bytes, where: str) -> tuple[str, str | list[Any]]:
         raise RowError(f"{where}: {error}") from None
     try:
         asked = responses.row_params(msgspec.json.decode(row)[PARAMS])
-        chat = responses.responses_to_chat({name: asked[name] for name in ("input", "instructions") if name in asked})
+        chat = responses_to_chat({name: asked[name] for name in ("input", "instructions") if name in asked})
     except GymqError as error:
         raise RowError(f"{where}: {PARAMS}: {error}") from None
     if isinstance(asked["input"], str) and len(chat["messages"]) == 1:

@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from gymq.responses import ResponsesError, chat_choice_to_items
+from gymq.ext.conversion.from_chat import chat_choice_to_items
+from gymq.responses import ResponsesError
 
 from ..refused import Refused
 

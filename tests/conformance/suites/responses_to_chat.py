@@ -2,7 +2,8 @@
 
 from typing import Any
 
-from gymq.responses import ResponsesError, responses_to_chat, validate_params
+from gymq.ext.conversion.to_chat import responses_to_chat
+from gymq.responses import ResponsesError, validate_params
 
 from ..refused import Refused
 

@@ -9,15 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
+from gymq.ext.conversion.to_chat import responses_to_chat
 from gymq.ext.gateway.from_anthropic import from_anthropic_request
 from gymq.ext.gateway.to_anthropic import to_anthropic_message
-from gymq.responses import (
-    InvalidReply,
-    InvalidRequest,
-    responses_to_chat,
-    validate_params,
-    validate_response,
-)
+from gymq.responses import InvalidReply, InvalidRequest, validate_params, validate_response
 from tests.responses.builders import assistant, call, reasoning, response, user
 
 OFFICIAL_REQUEST = TypeAdapter(MessageCreateParams)

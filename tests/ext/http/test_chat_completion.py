@@ -5,14 +5,11 @@ from typing import Any
 import pytest
 from openai.types.chat import ChatCompletion
 
+from gymq.ext.conversion.from_chat import chat_choice_to_items
+from gymq.ext.conversion.to_chat import responses_to_chat
 from gymq.ext.http.chat_completion import to_chat_completion
 from gymq.ext.http.chat_request import chat_messages_to_items
-from gymq.responses import (
-    InvalidReply,
-    chat_choice_to_items,
-    responses_to_chat,
-    validate_response,
-)
+from gymq.responses import InvalidReply, validate_response
 from tests.responses.builders import assistant, call, reasoning, response, tokens
 
 USAGE = {

@@ -7,12 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gymq.ext.conversion.to_chat import responses_to_chat
 from gymq.ext.http.chat_request import chat_messages_to_items, from_chat_request
-from gymq.responses import (
-    InvalidRequest,
-    responses_to_chat,
-    validate_params,
-)
+from gymq.responses import InvalidRequest, validate_params
 from tests.responses.builders import tokens
 
 MESSAGES = [{"role": "user", "content": "q"}]

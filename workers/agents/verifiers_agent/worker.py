@@ -10,6 +10,7 @@ import pydantic
 
 import gymq
 from gymq import responses
+from gymq.ext.conversion.to_chat import responses_to_chat
 from gymq.protocol.messages import FailureClass, Stage
 
 
@@ -116,7 +117,7 @@ def _prompt(rollout: gymq.Rollout) -> list[dict[str, Any]]:
     """Role and content of the row's messages, as chat messages; the library knows no developer."""
     said = [item for item in rollout.input if responses.is_message(item)]
     try:
-        messages = responses.responses_to_chat({"input": said})["messages"]
+        messages = responses_to_chat({"input": said})["messages"]
     except responses.ResponsesError as error:
         raise gymq.InvalidTask(f"responses_create_params.{error}") from None
     roles = {"developer": "system"}

@@ -34,9 +34,9 @@ from gymq.workers.models.openai_model.retry import (
 )
 
 import gymq
+from gymq.ext.conversion.notes import note
 from gymq.protocol.decoding import UNDECODABLE
 from gymq.protocol.tokens import to_json
-from gymq.responses.errors import note
 
 MAX_REPLY_BYTES = 64 * 1024 * 1024
 MAX_LIST_BYTES = 1024 * 1024  # of the names of models

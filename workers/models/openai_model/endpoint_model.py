@@ -21,11 +21,11 @@ from gymq.workers.models.openai_model.refusal import Refused
 from gymq.workers.models.openai_model.response_cache import DEFAULT_FOLDER, ResponseCache
 
 import gymq
+from gymq.ext.conversion.notes import note, noting
 from gymq.model import ModelMemory
 from gymq.protocol.subjects import RolloutId
 from gymq.responses import ResponsesError, split_at_first_generated
-from gymq.responses.errors import note, noting
-from gymq.responses.reply import cut_before_first_token
+from gymq.responses.items import new_id
 
 log = logging.getLogger("gymq.endpoint_model")
 
@@ -42,6 +42,19 @@ def failed(message: str, *, retryable: bool, curable: bool = False) -> gymq.Roll
 def unsendable(error: ResponsesError) -> gymq.InvalidTask:
     """Return the failure of a request that an endpoint cannot be sent."""
     return gymq.InvalidTask(f"the request cannot be sent: {error}")
+
+
+def cut_before_first_token(response: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a Responses object as that of a conversation that cannot be continued: cut short, and without usage."""
+    message = {
+        "type": "message",
+        "id": new_id("msg"),
+        "role": "assistant",
+        "status": "completed",
+        "content": [{"type": "output_text", "text": "", "annotations": []}],
+    }
+    cut = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}, "usage": None}
+    return {**response, **cut, "output": [message]}
 
 
 class EndpointOptions(gymq.WorkerOptions):

@@ -14,17 +14,13 @@ from gymq.workers.models.openai_model.overflow import ContextOverflow
 from gymq.workers.models.openai_model.refusal import UNFIT, Refused
 
 import gymq
+from gymq.ext.conversion.arguments import with_sent_arguments
+from gymq.ext.conversion.from_chat import chat_to_response
+from gymq.ext.conversion.mending import readable_response
+from gymq.ext.conversion.to_chat import responses_to_chat
 from gymq.protocol.tokens import TOKEN_FIELDS
-from gymq.responses import (
-    InvalidReply,
-    ResponsesError,
-    chat_to_response,
-    responses_to_chat,
-    validate_params,
-)
-from gymq.responses.arguments import with_sent_arguments
+from gymq.responses import InvalidReply, ResponsesError, validate_params
 from gymq.responses.errors import warn_once
-from gymq.responses.reply import readable_response
 from gymq.responses.tokens import OPTIONAL_TOKEN_FIELDS
 
 _MAYBE_UNKNOWN_MODEL = frozenset({400, 404})

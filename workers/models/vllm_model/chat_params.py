@@ -6,8 +6,8 @@ from typing import Any
 
 import msgspec
 
+from gymq.ext.conversion.arguments import sent_arguments
 from gymq.responses import InvalidRequest
-from gymq.responses.arguments import sent_arguments
 from gymq.responses.errors import checked
 from gymq.responses.schema import ChatToolCall
 

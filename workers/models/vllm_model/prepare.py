@@ -12,10 +12,11 @@ from gymq.workers.models.vllm_model.engine_form import merged
 from gymq.workers.models.vllm_model.options import VLLMOptions
 
 from gymq.authoring import current_call
+from gymq.ext.conversion.arguments import with_sent_arguments
+from gymq.ext.conversion.from_chat import split_think_blocks
 from gymq.protocol.messages import Priority
 from gymq.protocol.tokens import TOKEN_FIELDS
-from gymq.responses import InvalidRequest, Item, split_think_blocks
-from gymq.responses.arguments import with_sent_arguments
+from gymq.responses import InvalidRequest, Item
 from gymq.responses.tokens import OPTIONAL_TOKEN_FIELDS
 
 _UNKNOWN_TO_ENGINES = frozenset({*TOKEN_FIELDS, *OPTIONAL_TOKEN_FIELDS})

@@ -43,17 +43,12 @@ from gymq.workers.models.vllm_model.weight_versions import EngineVersions, Get
 from gymq.workers.models.vllm_model.whole import AskedWhole
 
 import gymq
+from gymq.ext.conversion.from_chat import chat_to_response, check_tokens, readable_completion
+from gymq.ext.conversion.mending import readable_response
+from gymq.ext.conversion.to_chat import responses_to_chat
 from gymq.protocol.sampling import mismatch, recorded
-from gymq.responses import (
-    InvalidRequest,
-    ResponsesError,
-    chat_to_response,
-    responses_to_chat,
-    validate_params,
-)
+from gymq.responses import InvalidRequest, ResponsesError, validate_params
 from gymq.responses.errors import warn_once
-from gymq.responses.from_chat import check_tokens, readable_completion
-from gymq.responses.reply import readable_response
 
 
 class WeightsElsewhere(gymq.GymqError):

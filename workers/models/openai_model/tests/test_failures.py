@@ -17,8 +17,8 @@ from gymq.workers.models.openai_model.tests.mock_server import Answer, Asked, Mo
 from gymq.workers.models.openai_model.tests.replies import completion, response
 
 import gymq
+from gymq.ext.conversion.arguments import UNPARSED_ARGUMENTS
 from gymq.responses import overflowed
-from gymq.responses.arguments import UNPARSED_ARGUMENTS
 
 GOOD = as_json(response("Hello"))
 DIALECTS = pytest.mark.parametrize("dialect", ["responses", "chat"])

@@ -11,8 +11,8 @@ from gymq.workers.models.openai_model.tests.mock_server import Answer, MockServe
 from gymq.workers.models.openai_model.tests.replies import completion, response
 
 import gymq
+from gymq.ext.conversion.items import reasoning_texts
 from gymq.responses import function_calls, output_text
-from gymq.responses.items import reasoning_texts
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a": 1}'}}
 DIALECTS = pytest.mark.parametrize("dialect", ["responses", "chat"])

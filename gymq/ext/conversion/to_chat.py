@@ -6,10 +6,12 @@ import json
 from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
-from gymq.responses.arguments import sent_arguments
-from gymq.responses.custom_tools import CALL, TOOL, call_as_function_call, custom_as_function, is_custom
-from gymq.responses.errors import MAX_NAME, InvalidRequest, warn_of_dropped, warn_once
-from gymq.responses.items import Item, function_call, function_call_output, reasoning_texts
+from gymq.ext.conversion.arguments import sent_arguments
+from gymq.ext.conversion.custom_tools import CALL, TOOL, call_as_function_call, custom_as_function, is_custom
+from gymq.ext.conversion.items import reasoning_texts
+from gymq.ext.conversion.notes import warn_of_dropped
+from gymq.responses.errors import MAX_NAME, InvalidRequest, warn_once
+from gymq.responses.items import Item, function_call, function_call_output
 from gymq.responses.tokens import token_fields
 
 SAME_NAME = (

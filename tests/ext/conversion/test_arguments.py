@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from gymq.responses.arguments import UNPARSED_ARGUMENTS, arguments_object, arguments_text, sent_arguments
+from gymq.ext.conversion.arguments import UNPARSED_ARGUMENTS, arguments_object, arguments_text, sent_arguments
 
 
 @pytest.mark.parametrize(

@@ -8,15 +8,16 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
+from gymq.ext.conversion.custom_tools import calls_of_custom_tools
+from gymq.ext.conversion.items import reasoning_item
+from gymq.ext.conversion.mending import mended_completion
+from gymq.ext.conversion.usage import usage_from_chat
 from gymq.protocol.tokens import GENERATION_FIELD, LOG_PROB_FIELD
-from gymq.responses.arguments import NO_ARGUMENTS
-from gymq.responses.custom_tools import calls_of_custom_tools
 from gymq.responses.errors import InvalidReply, InvalidRequest, checked
-from gymq.responses.items import Item, new_id, reasoning_item
-from gymq.responses.mending import MAX_COUNT, mended_completion
+from gymq.responses.items import NO_ARGUMENTS, Item, new_id
+from gymq.responses.reply import MAX_COUNT
 from gymq.responses.schema import ChatFunction
 from gymq.responses.tokens import token_fields
-from gymq.responses.usage import usage_from_chat
 
 _OPENING, _CLOSING = "<think>", "</think>"
 

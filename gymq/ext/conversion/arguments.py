@@ -12,7 +12,6 @@ from gymq.protocol.decoding import UNDECODABLE
 
 UNPARSED_ARGUMENTS = "__unparsed_arguments__"
 """Key of an object that holds arguments which are not a JSON object, as the model wrote them."""
-NO_ARGUMENTS = "{}"
 
 _decode_object = msgspec.json.Decoder(dict[str, Any]).decode
 

@@ -12,15 +12,9 @@ from openai.types.responses import ResponseInputItemParam, ResponseOutputItem
 from openai.types.responses.response_create_params import ResponseCreateParamsNonStreaming
 from pydantic import BaseModel
 
-from gymq.responses import (
-    errors,
-    foreign_params,
-    response_without_model,
-    responses_to_chat,
-    row_params,
-    validate_params,
-    validate_response,
-)
+from gymq.ext.conversion.foreign import foreign_params
+from gymq.ext.conversion.to_chat import responses_to_chat
+from gymq.responses import errors, response_without_model, row_params, validate_params, validate_response
 from gymq.responses.params import KNOWN
 
 DEPTH = 6

@@ -10,12 +10,12 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from gymq.responses.errors import note
+from gymq.ext.conversion.notes import note
+from gymq.responses.errors import InvalidReply
 from gymq.responses.items import Item, new_id
+from gymq.responses.reply import MAX_COUNT, validate_response
 
-MAX_COUNT = 1 << 53
-"""No number of tokens or seconds in a reply is as large; JSON readers disagree about larger ones."""
-
+_ENDED = ("completed", "incomplete")  # in other states the rest may follow
 _FINISH_REASONS = {"max_tokens": "length", "function_call": "tool_calls", "safety": "content_filter"}
 _TEXTS = ("text", "output_text")
 _ENDED_BY_ENGINE = frozenset({"length", "content_filter"})
@@ -34,7 +34,30 @@ def mended_completion(completion: Mapping[str, Any]) -> dict[str, Any]:
     return mended
 
 
-def mended_response(response: Mapping[str, Any], params: Mapping[str, Any], model: str) -> dict[str, Any]:
+def readable_response(body: dict[str, Any], params: Mapping[str, Any], model: str) -> dict[str, Any]:
+    """Check the Responses object of an endpoint and return it; one that does not fit is mended first.
+
+    Args:
+        params: the create parameters that were answered.
+        model: the name for a reply without one.
+
+    Raises:
+        InvalidReply: it cannot be mended.
+    """
+    status = body.get("status") or "completed"
+    if status not in _ENDED:
+        raise InvalidReply("status", f"{status!r} instead of completed or incomplete")
+    fits = status == "completed" or body.get("incomplete_details")
+    try:
+        if fits:
+            return validate_response(body)
+    except InvalidReply:
+        if not body.get("output"):
+            raise
+    return validate_response(_mended_response(body, params, model))
+
+
+def _mended_response(response: Mapping[str, Any], params: Mapping[str, Any], model: str) -> dict[str, Any]:
     """Return a Responses object with the fields that the schema asks for, where its own can be read.
 
     Args:

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from gymq import responses
+from gymq.ext.conversion.from_chat import chat_choice_to_items
+from gymq.ext.conversion.to_chat import responses_to_chat
 
-CASES = Path(__file__).parents[1] / "cases"
+CASES = Path(__file__).parents[2] / "cases"
 
 
 def cases(name: str) -> list[Any]:
@@ -32,7 +34,7 @@ def comparable(value: Any) -> Any:
 def test_request_becomes_the_recorded_chat_request(case: dict[str, Any]) -> None:
     def convert() -> dict[str, Any]:
         params = responses.validate_params(case["input"]["request"])
-        return responses.responses_to_chat(params, token_ids=case["input"]["options"]["return_token_id_information"])
+        return responses_to_chat(params, token_ids=case["input"]["options"]["return_token_id_information"])
 
     if "error" in case["expect"]:
         with pytest.raises(responses.InvalidRequest):
@@ -44,7 +46,7 @@ def test_request_becomes_the_recorded_chat_request(case: dict[str, Any]) -> None
 @pytest.mark.parametrize("case", cases("chat_to_responses"))
 def test_choice_becomes_the_recorded_items(case: dict[str, Any]) -> None:
     options = case["input"]["options"]
-    items = responses.chat_choice_to_items(
+    items = chat_choice_to_items(
         case["input"]["choice"],
         split_reasoning=options["uses_reasoning_parser"],
         token_ids=options["return_token_id_information"],

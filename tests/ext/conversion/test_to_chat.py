@@ -9,10 +9,10 @@ from openai.types.chat import ChatCompletionMessageParam
 from openai.types.chat.completion_create_params import CompletionCreateParamsNonStreaming
 from pydantic import TypeAdapter
 
-from gymq.responses import InvalidRequest, errors, responses_to_chat, validate_params
-from gymq.responses.arguments import UNPARSED_ARGUMENTS
-
-from .builders import assistant, call, output, reasoning, tokens, tool, user
+from gymq.ext.conversion.arguments import UNPARSED_ARGUMENTS
+from gymq.ext.conversion.to_chat import responses_to_chat
+from gymq.responses import InvalidRequest, errors, validate_params
+from tests.responses.builders import assistant, call, output, reasoning, tokens, tool, user
 
 
 def messages(*items: Any, token_ids: bool = False, **params: Any) -> list[dict[str, Any]]:

@@ -8,8 +8,9 @@ from typing import Any
 
 import msgspec
 
+from gymq.ext.conversion.items import function_tool
 from gymq.protocol.decoding import UNDECODABLE
-from gymq.responses.items import Item, function_call, function_tool
+from gymq.responses.items import Item, function_call
 from gymq.responses.tokens import token_fields
 
 TOOL, CALL = "custom", "custom_tool_call"

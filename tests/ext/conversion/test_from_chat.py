@@ -10,18 +10,11 @@ from hypothesis import strategies as st
 from openai.types.chat import ChatCompletion
 from openai.types.responses import Response
 
-from gymq.responses import (
-    InvalidReply,
-    chat_choice_to_items,
-    chat_to_response,
-    overflowed,
-    responses_to_chat,
-    validate_params,
-    validate_response,
-)
-from gymq.responses.arguments import sent_arguments
-
-from .builders import completion, tokens, tool
+from gymq.ext.conversion.arguments import sent_arguments
+from gymq.ext.conversion.from_chat import chat_choice_to_items, chat_to_response
+from gymq.ext.conversion.to_chat import responses_to_chat
+from gymq.responses import InvalidReply, overflowed, validate_params, validate_response
+from tests.responses.builders import completion, tokens, tool
 
 CALL: dict[str, Any] = {"id": "k1", "type": "function", "function": {"name": "f", "arguments": '{"a": 1}'}}
 USAGE = {"prompt_tokens": 7, "completion_tokens": 3, "total_tokens": 10}
