@@ -207,7 +207,7 @@ def _check_tool(tool: object, path: str) -> None:
     if not isinstance(tool, dict) or not isinstance(tool.get("type"), str):
         raise InvalidRequest(f"{path}.type", "expected a tool, an object with `type`")
     if tool["type"] == "function":
-        if "function" in tool and "name" not in tool:
+        if "function" in tool:
             reason = "a form of Chat Completions; here `name` and `parameters` are beside `type`"
             raise InvalidRequest(f"{path}.function", reason)
         checked(tool, _FunctionTool, path=path)

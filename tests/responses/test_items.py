@@ -6,17 +6,20 @@ import pytest
 
 from gymq.responses import (
     assistant_text,
+    conclusion,
     content_text,
     first_text_of_last_item,
     function_call_output,
     function_calls,
     last_assistant_text,
     output_text,
+    overflowed,
     split_at_first_generated,
     user_contents,
     user_message,
     validate_params,
 )
+from gymq.responses.items import function_call as call_item
 from gymq.testing import function_call, reply
 
 from .builders import assistant, call, output, reasoning, response, user
@@ -71,6 +74,11 @@ def test_made_items_are_valid_items() -> None:
     assert validate_params({"input": made})["input"] == made
 
 
+@pytest.mark.parametrize("arguments", [{"a": 1}, '{"a": 1}'])
+def test_arguments_are_given_as_an_object_or_as_text(arguments: Any) -> None:
+    assert call_item("add", arguments, "c1")["arguments"] == '{"a": 1}'
+
+
 @pytest.mark.parametrize("generated", [assistant("a"), call(), reasoning("r"), {"type": "web_search_call"}])
 def test_a_trajectory_is_split_at_the_first_item_a_model_made(generated: dict[str, Any]) -> None:
     prompt = [{"role": "system", "content": "s"}, user("q"), output("c0")]
@@ -92,6 +100,7 @@ def test_a_prompt_alone_has_nothing_generated() -> None:
         (["first", "last"], "last"),
         (["first", function_call("go", {})], ""),
         (["first", {"type": "reasoning", "summary": []}], ""),
+        ([{"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "hm"}]}], ""),
         ([{"type": "message", "role": "assistant", "content": "plain"}], "plain"),
         ([{"type": "message", "role": "assistant", "content": []}], ""),
         ([{"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}], ""),
@@ -112,3 +121,34 @@ def test_user_messages_are_found_in_every_form_of_input() -> None:
     assert [content_text(content) for content in user_contents({"input": given})] == ["a", "b"]
     assert user_contents({"input": "plain"}) == ["plain"]
     assert user_contents({"input": []}) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "after"),
+    [
+        ("4", "4"),
+        ("<think>a</think>4", "4"),
+        ("a</think>b</think>4", "4"),
+        (" <think>a", ""),
+        ("4 <think>a", "4 <think>a"),
+    ],
+)
+def test_the_conclusion_follows_all_thoughts(text, after):
+    assert conclusion(text) == after
+
+
+@pytest.mark.parametrize(
+    ("items", "more", "is_full"),
+    [
+        ([], {}, True),
+        ([assistant("")], {}, True),
+        ([assistant("a")], {}, False),
+        ([reasoning()], {}, False),
+        ([assistant("")], {"usage": {"output_tokens": 1}}, False),
+        ([], {"incomplete_details": {"reason": "content_filter"}}, False),
+        ([], {"incomplete_details": None}, False),
+    ],
+)
+def test_a_context_is_full_if_a_reply_is_cut_before_its_first_token(items, more, is_full) -> None:
+    cut = {"incomplete_details": {"reason": "max_output_tokens"}}
+    assert overflowed(response(*items, **{**cut, **more})) == is_full

@@ -137,6 +137,8 @@ def test_known_fields_are_accepted_and_kept(params: dict[str, Any]) -> None:
             {"input": "a", "tools": [{"type": "function", "function": {"name": "f"}}]},
             "tools[0].function: a form of Chat",
         ),
+        ({"input": [{"role": "assistant", "id": "msg_1", "content": 3}]}, "input[0].content:"),
+        ({"input": [assistant("a", **tokens([1, "x"], [2]))]}, "input[0].prompt_token_ids[1]:"),
         ({"input": "a", "tool_choice": 3}, "tool_choice:"),
         ({"input": "a", "service_tier": 3}, "service_tier:"),
         ({"input": "a", "reasoning": {"effort": 3}}, "reasoning.effort:"),
@@ -241,10 +243,11 @@ def test_of_a_row_what_is_not_known_is_dropped_with_one_warning_for_each_name(
         "input": "hi",
         "max_tokens": 5,
         "stream": True,
+        "background": False,
         "tools": ["f", tool(mood="calm", defer_loading=True)],
     }
     for _ in range(2):
-        assert row_params(row) == {"input": "hi", "tools": ["f", tool(defer_loading=True)]}
+        assert row_params(row) == {"input": "hi", "background": False, "tools": ["f", tool(defer_loading=True)]}
     assert caplog.messages == [
         "the request's field 'max_tokens' is dropped: it is not known here; did you mean 'max_output_tokens'?",
         "the request's field 'stream' is dropped: the reply is returned whole",
