@@ -39,7 +39,18 @@ SEVERAL = (
 )
 NONE = (
     *("", " ", "a boson", "I do not know", "F = k x", "A = \\pi r^2", "\\Delta E", "B^2", "\\langle K \\rangle \\gg E"),
-    *("f(A) = 3", "none of them", "42", "E", "AB", "U.S.A.", "D-brane", "it isn't so", "\\frac{A}{B}"),
+    *(
+        "f(A) = 3",
+        "none of them",
+        "a neutron star",
+        "42",
+        "E",
+        "AB",
+        "U.S.A.",
+        "D-brane",
+        "it isn't so",
+        "\\frac{A}{B}",
+    ),
     *("A is wrong", "(B) is incorrect", "C is not right", "all but D", "anything but A", "\\text{everything but B}"),
 )
 
@@ -65,9 +76,18 @@ def test_words_and_formulas_choose_nothing(answer):
     assert CHOICES.chosen_in(answer) == set()
 
 
+def test_the_options_within_any_of_several_texts_are_found():
+    assert CHOICES.letters_within("a neutron star", "no boson") == {"C"}
+
+
 def test_without_options_every_letter_can_be_chosen():
     assert Choices({}).chosen_in("Z") == {"Z"}
     assert Choices.of([{"A": None}]).chosen_in("(z)") == {"Z"}
+
+
+@pytest.mark.parametrize("answer", ["x = 2", "b x = 2", "B) x = 2", "(B) x = 3"])
+def test_options_and_answers_may_be_formulas(answer):
+    assert Choices({"A": "x = 1", "B": "x = 2"}).chosen_in(answer) == {"B"}
 
 
 @pytest.mark.parametrize(
