@@ -55,6 +55,11 @@ class FailureClass(StrEnum):
     REDELIVERED_TOO_OFTEN = "redelivered_too_often"  # every delivery of the task ended without an outcome
     CANCELLED = "cancelled"
 
+    @classmethod
+    def _missing_(cls, value: object) -> FailureClass | None:
+        """Read a class of a later release as one that may be tried again."""
+        return cls.COMPONENT_FAILED if isinstance(value, str) else None
+
 
 class Stage(StrEnum):
     """The part of a rollout in which something happened."""

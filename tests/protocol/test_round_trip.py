@@ -12,6 +12,8 @@ from gymq.protocol.journal_messages import JournalEntry
 from gymq.protocol.messages import (
     BadMessage,
     DeadLetter,
+    Fail,
+    FailureClass,
     Generate,
     Generated,
     Message,
@@ -42,6 +44,14 @@ def test_every_message_arrives_as_it_was_sent(message: Message) -> None:
 @by_name
 def test_every_message_is_told_apart_by_its_tag(message: Message) -> None:
     assert Decoder(*MESSAGE_TYPES)(encode(message)) == message
+
+
+def test_a_failure_class_of_a_later_release_is_read_as_one_that_may_be_tried_again() -> None:
+    body = encode(Fail(failure_class=FailureClass.MODEL_FAILED, message="no more tokens", retryable=True))
+    later = body.replace(b"model_failed", b"out_of_quota")
+    assert Decoder(Fail)(later) == Fail(
+        failure_class=FailureClass.COMPONENT_FAILED, message="no more tokens", retryable=True
+    )
 
 
 BY_HAND = [example for example in EXAMPLES if not isinstance(example, JournalEntry)]  # an agent's own notes
