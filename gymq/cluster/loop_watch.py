@@ -31,6 +31,7 @@ from gymq.failures import LoopBlocked, Place, innermost_of_author
 BEAT_S = 1.0
 TICK_S = 1.5  # longer than a beat
 MOST_TICKS = 4  # as many as it takes to end a call
+MOST_BLOCKED_S = 4.0  # from its first tick to its fourth, which may come late
 
 SIGNAL = signal.SIGUSR2
 
@@ -88,7 +89,7 @@ class LoopWatch:
         function = (place.file, place.function)
         # A call is ended by its fourth tick: it has blocked for 5 to 6 s then. One that has blocked before is ended
         # before callers take this process for dead, and their calls for lost.
-        if (seconds := now - self._first_tick) > 4.0 or function in self._known:
+        if (seconds := now - self._first_tick) > MOST_BLOCKED_S or function in self._known:
             self._known.add(function)
             self._resumed()
             raise LoopBlocked(blocked(place, seconds + BEAT_S))
