@@ -29,5 +29,3 @@ WeightsMode = Literal["keep", "wait", "abort"]
 
 InFlight = Literal["continue", "restart", "finish"]
 """What becomes of rollouts that run when new weights come."""
-
-VIEWER_PORT = 11800  # of `gymq view`: the same address each time, unless something else is there

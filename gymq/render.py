@@ -10,19 +10,16 @@ import re
 import sys
 import textwrap
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 from itertools import takewhile
 from typing import TextIO
 
 from rich import box
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
-from rich.filesize import decimal
 from rich.measure import Measurement
 from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-STATUS_STYLES = {"ok": "green", "failed": "red", "none": "dim"}  # of a check
 _AGENT_SUFFIX = "_simple_agent"  # what the agent of most environments is called, behind their name
 _MINUTE, _HOUR, _DAY = 60, 3600, 86400
 # Everything that moves the cursor, starts an escape sequence or turns the direction; line ends and tabs stay.
@@ -54,17 +51,6 @@ def _broken_between_words(line: str, width: int) -> str:
     return textwrap.fill(line, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
-def first_words(text: str, limit: int) -> Text:
-    """Return the beginning of a text on one line, `limit` characters at most."""
-    line = " ".join(text[: limit * 4].split())
-    return printable(line if len(line) <= limit else f"{line[: limit - 1]}…")
-
-
-def shown_bytes(count: int) -> str:
-    """Return text such as `1.2 MB`."""
-    return decimal(count)
-
-
 def shown_seconds(seconds: float) -> str:
     """Return text such as `0.24 s`, `12 s`, `3 min`, `5 h 20 min` or `3 d 4 h`."""
     if seconds < 10:
@@ -76,11 +62,6 @@ def shown_seconds(seconds: float) -> str:
     if seconds < 2 * _DAY:
         return f"{seconds // _HOUR:.0f} h {seconds % _HOUR // _MINUTE:.0f} min"
     return f"{seconds // _DAY:.0f} d {seconds % _DAY // _HOUR:.0f} h"
-
-
-def shown_time(unix_s: float) -> str:
-    """Return local date and time; `-` for an unknown time."""
-    return datetime.fromtimestamp(unix_s).strftime("%Y-%m-%d %H:%M") if unix_s else "-"
 
 
 def shown_count(count: int) -> str:
@@ -107,16 +88,6 @@ def shown_decimal(value: float | None) -> str:
 def shown_number(value: float | None, form: str = ".3f") -> str:
     """Return a number in a format of `format`; `-` for an unknown number."""
     return "-" if value is None else f"{value:{form}}"
-
-
-def facts_table(facts: Iterable[tuple[str, str]]) -> Table:
-    """Return names and texts side by side; a long text is folded, and copied whole."""
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
-    for name, value in facts:
-        table.add_row(printable(name, "bold"), printable(value))
-    return table
 
 
 def listing_console() -> Console:

@@ -1,6 +1,5 @@
-"""Addresses of a server: ports to listen on, URLs with the password for clients, URLs without it for people."""
+"""Addresses of the embedded server: ports to listen on, and URLs with the password for clients."""
 
-import ipaddress
 import secrets
 import socket
 
@@ -12,17 +11,6 @@ HOST = "127.0.0.1"  # This machine only: without TLS, the password would cross t
 # Below the range from which systems take the local ports of outgoing connections (32768 up on Linux, 49152 on macOS).
 # While a server is down for a restart no connection can get its port by chance, its own clients' attempts included.
 _FIRST_PORT, _LAST_PORT = 20_000, 29_999
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether a name or address can only mean this machine."""
-    name = host.lower().strip("[]").removesuffix(".")
-    if name == "localhost" or name.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(name).is_loopback
-    except ValueError:
-        return False
 
 
 def hold_port(port: int | None = None) -> socket.socket:
@@ -59,19 +47,6 @@ def hold_port(port: int | None = None) -> socket.socket:
     raise UsageError(f"No free port was found on {HOST} between {_FIRST_PORT} and {_LAST_PORT}.")
 
 
-def bracketed(host: str) -> str:
-    """Return `host` as it stands in front of ":port" (IPv6 addresses in brackets)."""
-    return f"[{host}]" if ":" in host else host
-
-
-def reachable(host: str) -> str:
-    """Return where clients on this machine find a server that listens at `host`, as it stands in front of ":port".
-
-    One that listens at `::` may take connections of IPv6 only.
-    """
-    return {"0.0.0.0": "127.0.0.1", "": "127.0.0.1", "::": "[::1]"}.get(host, bracketed(host))
-
-
-def client_url(host: str, port: int, password: str) -> str:
+def client_url(port: int, password: str) -> str:
     """Return the URL that a client connects to. It is a secret."""
-    return f"nats://{USER}:{password}@{bracketed(host)}:{port}"
+    return f"nats://{USER}:{password}@{HOST}:{port}"

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Self
 
-from gymq.cluster.server.address import HOST, bracketed, client_url, hold_port
+from gymq.cluster.server.address import HOST, client_url, hold_port
 from gymq.cluster.server.config import render_config
 from gymq.cluster.server.probe import health_problem, read_info
 from gymq.cluster.server.process import ServerProcess, binary_version, find_binary
@@ -56,7 +56,7 @@ class EmbeddedServer:
     def url(self) -> str:
         """URL for clients. It contains the password: show it through `redact` only."""
         assert self._port is not None
-        return client_url(HOST, self._port, self._password)
+        return client_url(self._port, self._password)
 
     @property
     def pid(self) -> int:
@@ -222,7 +222,7 @@ async def find_running(store_dir: Path, *, for_reading: bool = False) -> str | N
     if info is None or info.server_name != record.server_name:
         return None
     password = store.read_password()
-    return client_url(record.host, record.port, password) if password else None
+    return client_url(record.port, password) if password else None
 
 
 async def silent_owner(store_dir: Path) -> str | None:
@@ -248,4 +248,4 @@ def is_gone(store_dir: Path, url: str) -> bool:
         UsageError: the store belongs to another user.
     """
     record = Store(store_dir).read_record()
-    return record is None or not url.endswith(f"@{bracketed(record.host)}:{record.port}")
+    return record is None or not url.endswith(f"@{HOST}:{record.port}")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from rich.console import Console
 
 from gymq.ext.audit.report import AuditReport
-from gymq.render import STATUS_STYLES, listing, printable
+from gymq.ext.shared.rendering import STATUS_STYLES
+from gymq.render import listing, printable
 
 
 def print_report(report: AuditReport, console: Console) -> None:

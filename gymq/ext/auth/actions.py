@@ -10,11 +10,11 @@ from rich.console import Console
 from rich.table import Table
 
 from gymq.bus.credentials import VARIABLE, make_password, password_file, write_secret
-from gymq.cluster.server.address import bracketed, is_loopback
 from gymq.cluster.server.store import Store
 from gymq.errors import UsageError
 from gymq.ext.auth.auth_config import ServerSettings, Tls, render
 from gymq.ext.auth.roles import ROLES, Role
+from gymq.ext.shared.addresses import bracketed, is_loopback
 from gymq.render import printable
 
 SERVER_FILE = "nats-server.conf"

@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from gymq.cluster.server.address import is_loopback
 from gymq.data.failure_status import StatusError
+from gymq.ext.shared.addresses import is_loopback
 
 _ANYWHERE = frozenset({"", "0.0.0.0", "::"})
 _DEFAULT_PORTS = {"http": 80, "https": 443}

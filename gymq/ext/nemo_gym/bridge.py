@@ -14,7 +14,6 @@ from aiohttp import web
 from gymq.bus import Bus
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.routing import RoutedCalls, Routes
-from gymq.cluster.server.address import is_loopback
 from gymq.ext.http.context import ReadRoutes
 from gymq.ext.http.memory import MemoryBudget
 from gymq.ext.http.origin import OriginCheck
@@ -29,6 +28,7 @@ from gymq.ext.nemo_gym.model_routes import ModelRoutes
 from gymq.ext.nemo_gym.resources_routes import ResourcesRoutes
 from gymq.ext.nemo_gym.rollouts import Rollouts
 from gymq.ext.nemo_gym.settings import BridgeSettings
+from gymq.ext.shared.addresses import is_loopback
 from gymq.extensions import extensions
 from gymq.processes.failing import OnFailureAwait
 from gymq.redaction import hide

@@ -17,9 +17,9 @@ from typing import Any, cast
 import msgspec
 from omegaconf import OmegaConf
 
-from gymq.cluster.server.address import reachable
 from gymq.config.loader import ENV_YAML
 from gymq.ext.nemo_gym.addresses import DEFAULT_HEAD_PORT
+from gymq.ext.shared.addresses import reachable
 from gymq.processes import parent_death
 from gymq.redaction import redact
 

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import yaml
 
-from gymq.cluster.server.address import bracketed
 from gymq.config import Config, Instance, load
 from gymq.ext.nemo_gym.addresses import add_addresses
+from gymq.ext.shared.addresses import bracketed
 from gymq.protocol.instances import SERVER_TYPE_OF, Kind
 
 # What readers of the answer size their connection pools by.

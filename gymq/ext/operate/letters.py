@@ -16,10 +16,11 @@ from gymq.bus.queue.dead_letters import DeadLetterEntry, DeadLetters
 from gymq.cli.shared.cluster import connected, running_url, stored_url
 from gymq.errors import UsageError
 from gymq.execution.requeue import Requeuer, RequeueResult
+from gymq.ext.shared.rendering import facts_table, first_words, shown_time
 from gymq.protocol.codec import Decoder
 from gymq.protocol.messages import BadMessage, DeadLetter, Submission, Task
 from gymq.protocol.subjects import RolloutId
-from gymq.render import facts_table, first_words, listing, listing_console, printable, shown_time
+from gymq.render import listing, listing_console, printable
 
 DEFAULT_LIMIT = 50
 _decode_known = Decoder(Task, Submission)

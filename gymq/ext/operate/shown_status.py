@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import msgspec
+from rich.filesize import decimal
 from rich.text import Text
 
 from gymq.cli.shared.cluster import STORE, connected, running_url
@@ -19,7 +20,6 @@ from gymq.render import (
     listing,
     listing_console,
     printable,
-    shown_bytes,
     shown_count,
     shown_number,
     shown_seconds,
@@ -44,7 +44,7 @@ def _print(found: ClusterStatus, url: str) -> None:
     parts = [f"NATS server {server.version or ''}".strip() + f" at {redact(url)}"]
     if server.uptime_s is not None:
         parts.append(f"up {shown_seconds(server.uptime_s)}")
-    parts.append(f"{shown_bytes(server.storage_bytes)} stored")
+    parts.append(f"{decimal(server.storage_bytes)} stored")
     console.print(printable(", ".join(parts)))
     if found.workers:
         console.print()
@@ -134,7 +134,7 @@ def _queues(queues: Sequence[QueueState], *, num_idle: int) -> Listing:
 
 def _streams(streams: Sequence[StreamState]) -> Text:
     """Return the messages in each stream as one sentence."""
-    stored = [f"{one.name} {one.messages:,} ({shown_bytes(one.num_bytes)})" for one in streams if one.messages]
+    stored = [f"{one.name} {one.messages:,} ({decimal(one.num_bytes)})" for one in streams if one.messages]
     empty = [one.name for one in streams if not one.messages]
     parts = [", ".join(stored)] if stored else []
     parts += [f"empty: {', '.join(empty)}"] if empty else []

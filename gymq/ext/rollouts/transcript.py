@@ -23,9 +23,10 @@ from gymq.ext.rollout_files.shown import (
     shown_calls,
     value_text,
 )
+from gymq.ext.shared.rendering import facts_table, shown_time
 from gymq.protocol.messages import Failure, Outcome, Unresolved, VerifiedRollout
 from gymq.protocol.tokens import TOKEN_FIELDS
-from gymq.render import facts_table, printable, shown_decimal, shown_seconds, shown_time
+from gymq.render import printable, shown_decimal, shown_seconds
 from gymq.runs.outcome_fields import objects, own_fields, params_of, prompt_of
 
 _INDENT = "  "

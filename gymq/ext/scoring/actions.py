@@ -22,8 +22,9 @@ from gymq.errors import UsageError
 from gymq.execution.model_runner import BusModels
 from gymq.ext.scoring.score import ScoreOptions, ScoreSummary
 from gymq.ext.scoring.score import score as score_file
+from gymq.ext.shared.rendering import first_words
 from gymq.failures import JudgeFailed
-from gymq.render import counted, first_words, listing, listing_console, shown_decimal
+from gymq.render import counted, listing, listing_console, shown_decimal
 from gymq.resources import ModelCaller
 from gymq.runs.local_verifiers import Verifiers
 

@@ -9,9 +9,10 @@ import msgspec
 from gymq.bus import Bus, streams
 from gymq.bus.queue.steering import read_steering
 from gymq.execution.services.profiler import read_profile
+from gymq.ext.shared.rendering import shown_time
 from gymq.protocol import subjects
 from gymq.protocol.messages import Profile, Run
-from gymq.render import Listing, listing, printable, shown_count, shown_environments, shown_number, shown_time
+from gymq.render import Listing, listing, printable, shown_count, shown_environments, shown_number
 from gymq.runs.stored_runs import Runs
 from gymq.stats.running import AgentSnapshot, ProfileSnapshot
 

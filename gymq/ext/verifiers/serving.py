@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 from gymq.cli.shared.cluster import running_url
 from gymq.cli.shared.interrupts import until_interrupted
 from gymq.cluster import logs
-from gymq.cluster.server.address import is_loopback
 from gymq.errors import UsageError
+from gymq.ext.shared.addresses import is_loopback
 from gymq.ext.verifiers.env_server import EnvServer
 from gymq.trainer import TrainingRun
 

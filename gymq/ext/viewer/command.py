@@ -37,7 +37,7 @@ def view(
     """
     import asyncio
 
-    from gymq.cluster.server.address import is_loopback
+    from gymq.ext.shared.addresses import is_loopback
     from gymq.ext.viewer.serving import export_viewer, run_viewer
 
     if run and export is None:

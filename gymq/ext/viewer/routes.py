@@ -12,7 +12,6 @@ from gymq.bus import Bus, BusError, NoAnswer
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.bus.queue.steering import Retuning
 from gymq.bus.streams import TASKS
-from gymq.cluster.logs import newest_lines
 from gymq.data.failure_status import StatusError
 from gymq.ext.http.context import NEXT_BUS_S, ReadContext
 from gymq.ext.http.errors import invalid, not_found, run_not_found
@@ -22,6 +21,7 @@ from gymq.ext.shared.cluster_state import read_queues, read_workers
 from gymq.ext.viewer.actions import Description, RunActions, refused_change
 from gymq.ext.viewer.in_flight import tasks_in_flight
 from gymq.ext.viewer.live import Listeners, rollout_events, run_events
+from gymq.ext.viewer.log_lines import newest_lines
 from gymq.ext.viewer.queries import choice, given, index, rollout_of, run_named, run_of, wanted_of
 from gymq.ext.viewer.rendering import MAX_BYTES, MOST_TEXTS, Rendering, RichText
 from gymq.ext.viewer.rollout_list import RolloutList

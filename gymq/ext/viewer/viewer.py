@@ -9,14 +9,15 @@ from typing import Self
 from aiohttp import web
 
 from gymq.bus import Bus
-from gymq.cluster.server.address import is_loopback, reachable
-from gymq.defaults import VIEWER_PORT
 from gymq.errors import PortTaken
 from gymq.ext.http.context import ReadContext
 from gymq.ext.http.origin import OriginCheck
 from gymq.ext.http.requests import alive
 from gymq.ext.http.server import HttpServer
+from gymq.ext.shared.addresses import is_loopback, reachable
 from gymq.ext.viewer.routes import WebRoutes
+
+VIEWER_PORT = 11800  # of `gymq view`: the same address each time, unless something else is there
 
 
 class Viewer:

@@ -16,8 +16,9 @@ from gymq.config import Config, ConfigError
 from gymq.config.assembled import POLICY
 from gymq.errors import UsageError
 from gymq.execution.loading.worker_source import WorkerSource
+from gymq.ext.shared.rendering import STATUS_STYLES
 from gymq.ext.workbench.worker_check import check_worker
-from gymq.render import STATUS_STYLES, print_prose, printable
+from gymq.render import print_prose, printable
 from gymq.testing import Check
 
 SIMULATED_MODEL = Path("workers/models/simulated_model/config.yaml")

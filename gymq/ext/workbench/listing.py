@@ -14,8 +14,9 @@ from gymq.config.assembled import POLICY, SIMULATED_MODEL
 from gymq.config.benchmarks import Benchmark, benchmarks
 from gymq.config.dataset_blocks import BENCHMARK, dataset_blocks
 from gymq.defaults import Kind
+from gymq.ext.shared.rendering import first_words
 from gymq.ext.workbench.worker_description import WorkerDescription, describe_worker
-from gymq.render import first_words, listing, printable
+from gymq.render import listing, printable
 
 
 def print_facts(kind: Kind, facts: Sequence[WorkerDescription], console: Console) -> None:

@@ -6,10 +6,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import psutil
-import pytest
 
 from gymq.cluster.server import EmbeddedServer
-from gymq.cluster.server.address import reachable
 from gymq.cluster.server.config import render_config
 
 from .monitoring import ask
@@ -46,14 +44,6 @@ async def test_the_server_listens_on_one_port_on_loopback_only(server: EmbeddedS
 async def test_jetstream_may_use_less_than_the_free_disk(server: EmbeddedServer, store: Path) -> None:
     most = (await settings(server, store))["jetstream"]["config"]["max_storage"]
     assert 0 < most < disk_usage(store).free
-
-
-@pytest.mark.parametrize(
-    ("host", "where"),
-    [("0.0.0.0", "127.0.0.1"), ("", "127.0.0.1"), ("::", "[::1]"), ("fd00::5", "[fd00::5]"), ("here", "here")],
-)
-def test_a_server_at_all_addresses_is_found_at_one_of_its_family(host: str, where: str) -> None:
-    assert reachable(host) == where
 
 
 def test_servers_before_2_14_get_no_word_they_would_refuse() -> None:

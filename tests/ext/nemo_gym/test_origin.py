@@ -11,7 +11,7 @@ import uvloop
 from aiohttp import web
 
 from gymq.bus import Bus
-from gymq.cluster.server.address import is_loopback
+from gymq.ext.shared.addresses import is_loopback
 from tests.support.browser import browser, needs_browser
 from tests.support.environments import Counter
 from tests.support.ports import free_port

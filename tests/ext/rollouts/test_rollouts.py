@@ -9,10 +9,11 @@ import pytest
 
 from gymq.bus import Bus
 from gymq.cli.shared.cluster import running_url
+from gymq.ext.shared.rendering import first_words
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import BlobRef
-from gymq.render import first_words, printable
+from gymq.render import printable
 from tests.cli.conftest import entry, row, write_workers
 
 

@@ -15,7 +15,6 @@ import msgspec
 from gymq.cli.actions.collect import collect_options
 from gymq.cli.actions.profile import profile_files
 from gymq.cli.shared.parameters import CollectArguments
-from gymq.cluster.server.address import reachable
 from gymq.config import load
 from gymq.data.datasets import Dataset
 from gymq.data.failure_status import RowFailed
@@ -25,6 +24,7 @@ from gymq.data.rows import AGENT_REF, ROLLOUT_INDEX, TASK_INDEX, RowKey, decode_
 from gymq.data.run_files import Appender
 from gymq.errors import UsageError
 from gymq.ext.nemo_gym.client import Row, RowClient
+from gymq.ext.shared.addresses import reachable
 from gymq.redaction import hide, redact
 from gymq.render import counted, say
 from gymq.runs.collection.plan import RunPlan

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Iterator
 from typing import Any
 
-from gymq.cluster.server.address import reachable
 from gymq.ext.nemo_gym.client import run_examples
+from gymq.ext.shared.addresses import reachable
 
 
 class RolloutCollectionHelper:
