@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 import gymq
-from gymq.ext.text import thoughts
 from gymq.judge import (
+    EqualityTemplateOptions,
     Judge,
     JudgeOptions,
     Labels,
@@ -235,25 +235,12 @@ def test_labels_that_are_the_same_are_refused():
         ([{"type": "message", "role": "assistant", "content": "plain"}], "plain"),
         ([{"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": "no"}]}], ""),
         ([{"type": "message", "role": "assistant", "content": []}], ""),
+        ([{"type": "message", "role": "assistant", "content": [{"text": "one"}, {"text": "two"}]}], "two"),
         ([], ""),
     ],
 )
 def test_the_last_part_of_the_last_message_is_read(output, text):
     assert last_text(reply(*output)) == text
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("<think> a\nb </think> c <think>d</think>", "a\nb"),
-        ("</think> <think>a</think>", "a"),
-        ("<think>a", None),
-        ("a</think>", None),
-        ("", None),
-    ],
-)
-def test_the_first_thoughts_are_read(text, found):
-    assert thoughts(text) == found
 
 
 # What the judge is asked ----------------------------------------------------------------------------------------------
@@ -294,6 +281,17 @@ def test_a_template_that_cannot_be_had_is_told(tmp_path):
         chosen_template("w", "{x}", None, "default", "q")
 
 
+@pytest.mark.parametrize("hardened", [True, False])
+def test_the_labels_of_the_options_are_asked_for_and_read(hardened):
+    same, other = "{same}", "{other}"
+    given = {"judge_equal_label": same, "judge_not_equal_label": other, "hardened": hardened}
+    options = EqualityTemplateOptions.model_validate({"judge_model_server": JUDGE, **given})
+    question = options.question("w", "{{text}}: {equal} or {different}?", "text")
+    assert question.template.fill(text="x") == f"x: {same} or {other}?"
+    assert question.material(same) == ("{ same}" if hardened else same)
+    assert question.label_in(f"{other}, no: {same}") == (same if hardened else other)
+
+
 LABELS = Labels.exactly(EQUAL, DIFFERENT)
 
 
@@ -306,6 +304,7 @@ LABELS = Labels.exactly(EQUAL, DIFFERENT)
         (f'It says "{EQUAL}". {DIFFERENT}', DIFFERENT),
         (f"{DIFFERENT}, although it says \u201c{EQUAL}\u201d and `{EQUAL}` and '{EQUAL}'", DIFFERENT),
         (f"{DIFFERENT}\n> {EQUAL}\n", DIFFERENT),
+        (f"{DIFFERENT}\n- It says:\n  > {EQUAL}\n", DIFFERENT),
         (f"{DIFFERENT}\n```\n{EQUAL}\n```\n", DIFFERENT),
         (f"```\n{EQUAL}\n```\n{DIFFERENT}", DIFFERENT),
         (f"At first {EQUAL}.\n```\nIts code is cut off.\nSo {DIFFERENT} it is.", DIFFERENT),
@@ -395,6 +394,7 @@ def test_a_judge_of_a_hundred_thousand_labels_is_read_in_one_pass():
         ("either [[A=B]] or [[A!=B]]", None),
         ("[[A!=B]] vs. [[A=B]]", None),
         ("[[A=B]]/[[A!=B]]", None),
+        ("[[A=B]] and [[A=B]]", "[[A=B]]"),
         ("hardly [[A=B]]", None),
         ("[[A=B]] isn't right.", None),
         ("[[A=B]] is right.", "[[A=B]]"),

@@ -8,11 +8,12 @@ from gymq.ext.text.thoughts import thoughts
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("<think> a </think> b", "a"),
+        ("<think> a\nb </think> c", "a\nb"),
         ("<think>a</think> b <think>c</think>", "a"),
         ("</think> <think>a</think>", "a"),
         ("<think>a", None),
         ("a</think>", None),
+        ("", None),
     ],
 )
 def test_the_first_thoughts_are_read(text, found):
