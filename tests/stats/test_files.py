@@ -134,6 +134,17 @@ def test_failures_count_where_the_rows_are_gone(tmp_path: Path) -> None:
     assert (found.rollouts, found.failures) == (1, {"model_failed": 4})
 
 
+def test_each_failed_attempt_counts_whatever_the_order_of_its_lines(tmp_path: Path) -> None:
+    write(tmp_path / "run.jsonl", [])
+    at = {"_ng_task_index": 0, "_ng_rollout_index": 0, "agent_ref": {"name": "a"}}
+    attempts = [(2, "judge_failed"), (1, "model_failed")]
+    lines = [{**at, "_ng_failure_class": name, "_ng_failure_sequence": sequence} for sequence, name in attempts]
+    write(tmp_path / "run_failures.jsonl", lines)
+    found = read_statistics(RunFiles(tmp_path / "run.jsonl")).profile.snapshot().agents["a"]
+    assert found.failures == {"judge_failed": 1}
+    assert found.failed_attempts == {"judge_failed": 1, "model_failed": 1}
+
+
 def test_a_row_that_is_there_twice_is_named_with_its_line(tmp_path: Path) -> None:
     rows, results = write(tmp_path / "in.jsonl", [*ROWS, ROWS[2]]), write(tmp_path / "run.jsonl", RESULTS)
     with pytest.raises(RowError, match=r"in\.jsonl:7: there is more than one row of rollout \(1, 0\)"):

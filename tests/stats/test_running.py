@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gymq.stats.report import report
-from gymq.stats.running import MAX_FIELDS, ProfileSnapshot, RunningProfile, RunningReward
+from gymq.stats.running import MAX_FIELDS, MAX_SLOWEST, ProfileSnapshot, RunningProfile, RunningReward, Slow
 
 from . import oracle
 
@@ -174,7 +174,10 @@ def test_tasks_that_complete_in_any_order_are_remembered_in_little_space() -> No
     assert not any(running.add(AGENT, task, 0, reward=1.0, num_rollouts=1) for task in range(5000))
 
 
-def test_a_task_that_was_given_more_rollouts_is_seen_and_counted_whole_with_the_new_number() -> None:
+@pytest.mark.parametrize("arrivals", [((0, 2), (2, 4), (3, 4), (1, 2)), ((0, 2), (1, 2), (2, 4), (3, 4))])
+def test_a_task_that_was_given_more_rollouts_is_seen_and_counted_whole_with_the_new_number(
+    arrivals: tuple[tuple[int, int], ...],
+) -> None:
     running = RunningProfile()
     for rollout in (0, 1):
         assert running.add(AGENT, 7, rollout, reward=float(rollout), num_rollouts=2)
@@ -184,14 +187,21 @@ def test_a_task_that_was_given_more_rollouts_is_seen_and_counted_whole_with_the_
     assert not running.knows_extension(4)
     extended = RunningProfile(extended_to=4)
     assert extended.knows_extension(4)
-    # What was submitted before says 2; one of those comes late.
-    for rollout, num_rollouts in ((0, 2), (2, 4), (3, 4), (1, 2)):
+    # What was submitted before says 2; one of those may come late.
+    for rollout, num_rollouts in arrivals:
         assert extended.snapshot().open_tasks == (rollout != 0)
         assert extended.add(AGENT, 7, rollout, reward=float(rollout == 1), num_rollouts=num_rollouts)
     agent = extended.snapshot().agents[AGENT]
     assert (agent.max_k, agent.tasks, agent.pass_at_k[1].value, agent.pass_at_k[4].value) == (4, 1, 25.0, 100.0)
     assert extended.snapshot().open_tasks == 0
     assert RunningProfile.from_state(extended.state()).knows_extension(4)
+
+
+def test_a_task_has_as_many_rollouts_as_any_of_them_says() -> None:
+    running = RunningProfile()
+    for rollout, num_rollouts in ((2, 4), (0, 2), (1, 2)):
+        assert running.add(AGENT, 7, rollout, reward=1.0, num_rollouts=num_rollouts)
+    assert running.snapshot().open_tasks == 1
 
 
 def test_a_failure_that_may_be_tried_again_keeps_its_task_open_until_the_reward_comes() -> None:
@@ -342,11 +352,23 @@ def test_a_field_that_is_no_usable_number_counts_as_missing() -> None:
 
 def test_a_verifier_that_invents_field_names_does_not_fill_the_memory() -> None:
     running = RunningProfile()
-    for rollout in range(MAX_FIELDS + 10):
-        running.add(AGENT, 0, rollout, reward=1.0, numbers={f"field{rollout}": 1.0})
-    agent = running.snapshot().agents[AGENT]
-    assert len(agent.fields) == MAX_FIELDS + 1
-    assert agent.fields_left_out == 10
+    for task, agent in enumerate((AGENT, "other")):
+        for rollout in range(MAX_FIELDS + 10):
+            running.add(agent, task, rollout, reward=1.0, numbers={f"field{rollout}": 1.0})
+    snapshot = running.snapshot()
+    assert len(snapshot.agents[AGENT].fields) == MAX_FIELDS + 1
+    assert snapshot.agents[AGENT].fields_left_out == 10
+    assert snapshot.all is not None
+    assert snapshot.all.fields_left_out == 20
+
+
+def test_of_several_attempts_the_slowest_is_among_the_slowest_rollouts() -> None:
+    running = RunningProfile()
+    for task in range(MAX_SLOWEST + 1):
+        for seconds in (1.0, 3.0, 2.0):
+            running.note_duration(Slow(task + seconds, task, 0, AGENT, None))
+    found = [(slow.task_index, slow.duration_s) for slow in running.slowest()]
+    assert found == [(task, task + 3.0) for task in range(MAX_SLOWEST, 0, -1)]
 
 
 def test_a_snapshot_can_be_written_as_json() -> None:
