@@ -99,6 +99,22 @@ def test_names_that_begin_alike_are_different_splits(tmp_path: Path) -> None:
     assert read(tmp_path / "my-test") == ROWS[:3]
 
 
+def test_a_hidden_file_belongs_to_no_split(tmp_path: Path) -> None:
+    write_jsonl(tmp_path / "train.jsonl", ROWS)
+    write_jsonl(tmp_path / ".draft.jsonl", ROWS[:3])
+    assert read(tmp_path) == ROWS
+
+
+def test_a_row_is_called_by_its_file_and_line_or_its_place_in_a_list(tmp_path: Path) -> None:
+    for shard in (0, 1):
+        write_jsonl(tmp_path / f"train-0000{shard}-of-00002.jsonl", ROWS[:2])
+    dataset = Dataset(tmp_path)
+    list(dataset)
+    names = [dataset.place(number).removeprefix(f"{tmp_path}/") for number in (1, 2, 3)]
+    assert names == [f"train-0000{shard}-of-00002.jsonl:{line}" for shard, line in ((0, 1), (0, 2), (1, 1))]
+    assert Dataset(dataset.files[0], of_a_list=True).place(1) == "rows[0]"
+
+
 def test_jsonl_lines_stay_as_they_are(tmp_path: Path) -> None:
     lines = [b'{"a": 1.10, "b": null}\n', b'{"a":123456789012345678901234567890}']
     (tmp_path / "rows.jsonl").write_bytes(b"".join(lines))
@@ -224,9 +240,12 @@ def test_what_is_not_there_is_told(tmp_path: Path, name: str) -> None:
     "state", ["{", "{}", '{"_data_files": [{"filename": "../x.arrow"}]}', '{"_data_files": [{"filename": "x.arrow"}]}']
 )
 def test_a_saved_data_set_that_is_damaged_is_told(tmp_path: Path, state: str) -> None:
-    (tmp_path / "state.json").write_text(state)
+    folder = tmp_path / "saved"
+    folder.mkdir()
+    (folder / "state.json").write_text(state)
+    (tmp_path / "x.arrow").touch()  # a file outside of the folder is none of its files
     with pytest.raises(JsonlError, match=r"state\.json"):
-        Dataset(tmp_path)
+        Dataset(folder)
 
 
 def test_without_pyarrow_it_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gymq.data.disk_index import DoneRollouts, FailedAttempts, RunningNumbers, TaskCounts
+from gymq.data.disk_index import DoneRollouts, EarlierRows, FailedAttempts, RunningNumbers, TaskCounts
 from gymq.data.rows import MAX_INDEX
 from gymq.errors import UsageError
 
@@ -47,6 +47,16 @@ def test_attempts_are_counted_and_one_terminal_attempt_is_enough() -> None:
         attempts.add(1, 2, terminal=False)
         assert attempts.of(1, 2) == (3, True)
         assert attempts.of(2, 1) == (0, False)
+
+
+def test_rows_of_an_earlier_start_are_found_wherever_they_are_now() -> None:
+    with EarlierRows() as rows:
+        for task, rollout, digest in ((0, 0, b"a0"), (0, 1, b"a1"), (1, 0, b"b0")):
+            rows.add(task, rollout, digest)
+        now = ((0, 0, b"a0"), (0, 2, b"a2"), (2, 0, b"b0"), (3, 7, b"c7"))
+        assert [rows.find(*row) for row in now] == [True, False, True, False]
+        assert (rows.num_missing, rows.num_moved, rows.grown_to) == (1, 1, 3)
+        assert [rows.task_now(*key) for key in ((0, 0), (0, 1), (1, 0))] == [0, None, 2]
 
 
 def test_running_numbers_are_given_in_order_and_kept() -> None:

@@ -213,6 +213,11 @@ def test_a_row_that_cannot_be_used_is_refused_with_its_place(
     assert [reason for reason in reasons if reason not in message] == []
 
 
+def test_of_a_long_value_a_message_has_the_beginning() -> None:
+    with pytest.raises(RowError, match=r'not "x{59}\.\.\.$'):
+        materialised(row(agent_ref="x" * 1000))
+
+
 def test_each_kind_of_unusable_row_is_reported_once_with_exact_counts() -> None:
     message = refusal('{"a": 1}\n' + A + 'x\n{"a": 2}\n' * 500)
     assert message.splitlines() == [

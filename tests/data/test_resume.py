@@ -109,6 +109,12 @@ def test_a_terminal_failure_is_not_tried_again() -> None:
         assert left(plan) == [(0, 1), (1, 0), (1, 1)]
 
 
+def test_a_failure_before_a_result_is_no_failed_rollout() -> None:
+    failures = [key(0, 0), key(0, 1, _ng_failure_terminal=True), key(1, 0)]
+    with resume([key(0, 0)], failures) as plan:
+        assert plan.num_failed() == (2, 1)
+
+
 def test_a_curable_failure_counts_as_no_attempt() -> None:
     curable = key(0, 0, _ng_failure_curable=True, _ng_failure_terminal=False)
     with resume([], [curable] * 9) as plan:
