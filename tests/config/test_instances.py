@@ -1,6 +1,7 @@
 """Which mappings are instances, what is checked about them, and the references between them."""
 
 import logging
+from pathlib import Path
 
 import pytest
 
@@ -43,6 +44,12 @@ def test_options_that_the_format_does_not_know_stay_as_they_are(load_files, file
 def test_worker_options_leave_out_what_belongs_to_the_format():
     options = {"entrypoint": "app.py", "domain": "math", "port": 1, "datasets": [], "verified": True, "depth": 3}
     assert worker_options(Instance("a", "resources", "mcqa", options)) == {"depth": 3}
+
+
+def test_only_one_agent_needs_no_name(load_files, files):
+    other = {"other.yaml": files["agent.yaml"].replace("solver", "other")}
+    assert load_files(files, env=ENV).only_agent == "solver"
+    assert load_files({**files, **other}, env=ENV).only_agent is None
 
 
 def test_an_unknown_instance_is_an_error_that_suggests_one(load_files, files):
@@ -249,5 +256,6 @@ def test_run_wide_agent_options_reach_agents_that_do_not_set_them(load_files, fi
 @pytest.mark.parametrize("key", ["results_dir", "cache_dir"])
 def test_directories_become_absolute(load_files, tmp_path, key):
     assert load_files({}, f"{key}=out").tree[key] == str(tmp_path / "out")
+    assert load_files({}, f"{key}='~/out'").tree[key] == str(Path.home() / "out")
     with pytest.raises(ConfigError, match=f"^{key} must be the path of a directory, not 5$"):
         load_files({}, f"{key}=5")

@@ -85,6 +85,14 @@ def test_texts_that_look_like_secrets_are_hidden_and_not_stored(text, shown):
     assert fingerprint(tree) == fingerprint({"note": shown, "notes": [shown]})
 
 
+def test_a_number_that_is_a_secret_is_not_stored():
+    assert record_options({"api_key": 271828, "max_tokens": 9, "retries": 3}) == {
+        "api_key": "****",
+        "max_tokens": 9,
+        "retries": 3,
+    }
+
+
 def test_null_under_a_secret_key_is_shown():
     assert masked({"hf_token": None}) == {"hf_token": None}
 

@@ -44,6 +44,10 @@ def test_plus_cannot_give_a_key_two_values(load_files):
         load_files({}, "+x=1", "+x=2")
 
 
+def test_plus_adds_to_a_mapping_as_often_as_it_is_given(load_files):
+    assert load_files({}, "+m={a: 1}", "+m={b: 2}").tree["m"] == {"a": 1, "b": 2}
+
+
 def test_two_pluses_set_whatever_was_there(load_files):
     assert load_files({"a.yaml": "x: 1"}, "++x=2", "++x=3", "++y=4").tree == {
         "x": 3,

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from gymq.config import ConfigError, fingerprint
-from gymq.config.process_settings import layout, process_variables
+from gymq.config.process_settings import is_enabled, layout, process_variables
 from gymq.config.unknown import check_keys
 from gymq.protocol.instances import PROFILES_VARIABLE
 
@@ -68,4 +68,5 @@ def test_settings_in_effect_are_accepted_without_a_warning(load_files: Any, file
         "token_id_capture: {enabled: true, all_agents: true}\nprofiling_enabled: true\nnum_samples_in_parallel: 8\n"
         "layout: cells"
     )
+    assert not is_enabled({"enabled": False, "external_staging": True})
     assert check_keys(load_files({**files, "x.yaml": text}, env=ENV)) == []

@@ -81,7 +81,8 @@ def test_env_yaml_may_bring_what_this_configuration_does_not_use(load_files, fil
 
 def test_settings_of_nemo_gym_without_meaning_are_named_once(load_files, files):
     more = "wandb_project: a\nnum_repeats: 3\n"
-    config = load_files({**files, "x.yaml": more, "y.yaml": more}, "++wandb_project=b", env=ENV)
+    overrides = ("++wandb_project=b", "++num_repeats=4")
+    config = load_files({**files, "x.yaml": more, "y.yaml": more}, *overrides, env=ENV)
     assert sorted(check_keys(config)) == [
         "num_repeats has no meaning here and is ignored; use --num-repeats",
         "wandb_project has no meaning here and is ignored",
