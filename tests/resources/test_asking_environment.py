@@ -1,5 +1,6 @@
 """AskingEnvironment: what `play` may do, verdicts that are retried, and stored responses that are verified."""
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -130,8 +131,6 @@ async def test_a_stored_response_is_verified_again_from_the_beginning() -> None:
 
 
 async def test_calls_at_the_same_time_are_answered_one_by_one() -> None:
-    import asyncio
-
     class Both(gymq.AskingEnvironment[gymq.Row]):
         async def play(self, row: gymq.Row, policy: gymq.Policy) -> float:
             said = await asyncio.gather(*(policy.ask({"input": str(number)}) for number in range(3)))
@@ -144,3 +143,19 @@ async def test_calls_at_the_same_time_are_answered_one_by_one() -> None:
         for text in ("1", "2", "3"):
             await session.call("next", {"reply": {"output": reply(text)["output"]}})
         assert (await session.verify(row, reply("1"))).reward == 123.0
+
+
+async def test_a_call_that_nobody_waits_for_is_not_made() -> None:
+    class Impatient(gymq.AskingEnvironment[gymq.Row]):
+        async def play(self, row: gymq.Row, policy: gymq.Policy) -> float:
+            given_up = asyncio.create_task(policy.ask({"input": "1?"}))
+            await asyncio.sleep(0)
+            given_up.cancel()
+            return float(responses.output_text(await policy.ask({"input": "2?"})))
+
+    row: dict[str, Any] = {"responses_create_params": {"input": []}}
+    async with Harness(Impatient) as env:
+        session = await env.session(row)
+        assert "2?" in (await session.call("next", {})).output
+        await session.call("next", {"reply": {"output": reply("2")["output"]}})
+        assert (await session.verify(row, reply("2"))).reward == 2.0

@@ -8,6 +8,7 @@ import pydantic
 import pytest
 
 import gymq
+from gymq.resources.strict_schema import keeps_strict_rules
 from gymq.resources.tools import tool_of
 
 
@@ -62,3 +63,17 @@ class Tools:
 )
 def test_a_tool_is_strict_if_its_schema_keeps_the_rules(name: str, strict: bool) -> None:
     assert tool_of(getattr(Tools, name)).schema()["strict"] is strict
+
+
+@pytest.mark.parametrize(
+    ("value", "is_strict"),
+    [
+        ({"$ref": "#/$defs/Point"}, True),
+        ({"$ref": "#/$defs/Point", "description": "Where."}, False),
+        ({"type": "array"}, False),
+        ({"type": "object", "properties": {"x": {"type": "integer"}}, "additionalProperties": False}, False),
+    ],
+)
+def test_a_schema_that_the_provider_would_refuse_is_not_strict(value: dict[str, Any], is_strict: bool) -> None:
+    whole = {"type": "object", "properties": {"a": value}, "required": ["a"], "additionalProperties": False}
+    assert keeps_strict_rules(whole) is is_strict

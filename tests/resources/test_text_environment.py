@@ -82,6 +82,34 @@ async def test_no_step_pays_after_the_end() -> None:
         assert (await session.verify(ROW, reply())).reward == 1.0
 
 
+@pytest.mark.parametrize(("terminated", "truncated"), [(True, False), (False, True)])
+async def test_an_episode_that_was_cut_off_is_over_too(terminated: bool, truncated: bool) -> None:
+    async with Harness(Echo) as env:
+        env.author.result = "Bye.", 1.0, terminated, truncated, {}
+        session = await env.session(ROW)
+        await session.call("step", {"action": "a"})
+        assert (await session.call("step", {"action": "b"})).status == 400
+        verdict = await session.verify(ROW, reply())
+    assert (verdict.reward, verdict.fields["truncated"]) == (1.0, truncated)
+
+
+async def test_an_episode_that_was_not_played_to_its_end_counts_as_cut_off() -> None:
+    async with Harness(Guess) as env:
+        verdict = await env.verify(ROW, reply(user(FIRST), "50", user("It is lower.")))
+    assert (verdict.fields["terminated"], verdict.fields["truncated"]) == (False, True)
+
+
+async def test_rollouts_of_a_row_draw_the_same_numbers() -> None:
+    class Dice(Echo):
+        def reset(self, row: gymq.Row) -> str:
+            return str(self.random.random())
+
+    environment = Dice({})
+    rows = [{**ROW, "_ng_rollout_index": 0}, {**ROW, "_ng_rollout_index": 1}, {**ROW, "number": 43}]
+    first, same, other = [(await environment.open(environment.parse_row(row))).observation for row in rows]
+    assert first == same != other
+
+
 async def test_a_stored_response_is_verified_by_playing_it_again() -> None:
     played = reply(user(FIRST), "50", user("It is lower."), "42", user("Right."))
     async with Harness(Guess) as env:
