@@ -111,9 +111,6 @@ class Task(_OfRollout, tag="task.v1", kw_only=True):
     resumed: bool = False  # of a run that was interrupted: an earlier task of the rollout may have left a journal
 
 
-# Outcomes: exactly one is stored for each (run, task, rollout) ---------------------------------------------------
-
-
 class Timing(msgspec.Struct, array_like=True):
     """When one call of a rollout was made, and how long it took."""
 
@@ -238,9 +235,6 @@ class Profile(Message, tag="profile.v1", kw_only=True):
     state: bytes
 
 
-# Calls inside a rollout ------------------------------------------------------------------------------------------
-
-
 class Call(Message, kw_only=True):
     """The fields of every request."""
 
@@ -350,9 +344,6 @@ class NeedsPrefix(Message, tag="needs_prefix.v1", kw_only=True):
     """The worker does not have the named state of the conversation; send all items."""
 
     worker: Token
-
-
-# Frames of the call protocol -------------------------------------------------------------------------------------
 
 
 class Accepted(Message, tag="accepted.v2", kw_only=True):
