@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
 import importlib.util
 import inspect
 from collections.abc import Callable
 from importlib.machinery import ModuleSpec
-from importlib.metadata import entry_points
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, overload
@@ -19,6 +17,7 @@ from gymq.errors import did_you_mean
 from gymq.execution.loading.contract import InvalidWorker as InvalidWorker
 from gymq.execution.loading.contract import WorkerNotFound as WorkerNotFound
 from gymq.execution.loading.contract import check_contract
+from gymq.extensions import extensions
 from gymq.failures import say_author_error
 from gymq.model import Model
 from gymq.processes import file_modules
@@ -102,10 +101,9 @@ def spec_of(kind: Kind, name: str) -> ModuleSpec | None:
     return None
 
 
-@functools.cache  # it reads a file of every package that is installed
 def entered_modules(kind: Kind) -> dict[str, str]:
     """Return the modules of workers that installed packages declare as entry points, by worker name."""
-    return {entry.name: entry.module for entry in reversed(list(entry_points(group=f"gymq.{kind}")))}
+    return {entry.name: entry.module for entry in reversed(extensions(kind))}
 
 
 def worker_names(kind: Kind) -> list[str]:
