@@ -15,7 +15,7 @@ def release(folder: Path, versions: str) -> Path:
     Args:
         versions: those that it speaks, as in `gymq.protocol.versions`.
     """
-    ignored = shutil.ignore_patterns("__pycache__", "tests")
+    ignored = shutil.ignore_patterns("tests")
     shutil.copytree(ROOT / "gymq", folder / "gymq", ignore=ignored)
     shutil.copytree(ROOT / "workers", folder / "gymq" / "workers", ignore=ignored, dirs_exist_ok=True)
     for name, before, after in (
