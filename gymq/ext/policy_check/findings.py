@@ -40,15 +40,19 @@ class Finding:
 
 
 async def check_policy(ask: Ask, source: LogProbSource, tolerance: float) -> list[Finding]:
-    """Check a policy with all kinds of calls, at once; those that it refuses cannot be compared.
+    """Check a policy with all kinds of calls; those that it refuses cannot be compared.
 
     Args:
         tolerance: difference, in nats, that calculations in another precision or order may have.
 
     Raises:
-        RolloutError: it answers none of them.
+        RolloutError: it answers none of them, or its set-up is at fault.
     """
-    found = await asyncio.gather(*(_replies(row, ask) for row in ROWS))
+    first, *others = ROWS
+    replied_first = await _replies(first, ask)
+    if isinstance(replied_first, RolloutError) and replied_first.curable:
+        raise replied_first  # the others would fail too, one after the other
+    found = [replied_first, *await asyncio.gather(*(_replies(row, ask) for row in others))]
     if isinstance(found[0], RolloutError) and all(isinstance(got, RolloutError) for got in found):
         raise found[0]
     findings = await asyncio.gather(*(_row(row, got, source, tolerance) for row, got in zip(ROWS, found, strict=True)))

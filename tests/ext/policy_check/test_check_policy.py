@@ -22,6 +22,7 @@ from gymq.ext.policy_check.vllm_prompts import PromptLogProbs
 from gymq.protocol.instances import Instance
 from gymq.protocol.messages import PromptRead
 from gymq.protocol.packing import note_sampling
+from tests.cli.conftest import Command
 from tests.workers.models.scripted_engine import ScriptedEngine
 
 FORM = {"ids of prompts", "ends of replies", "spans and masks", "turns continue"}
@@ -175,13 +176,15 @@ async def test_the_command_checks_a_model_of_a_cluster(tmp_path: Path) -> None:
         (("a=1",), "need --config FILE"),
     ],
 )
-async def test_options_that_do_not_go_together_are_refused(tmp_path: Path, args: tuple[str, ...], said: str) -> None:
-    status, printed = await command(tmp_path, *args)
-    assert status == 2
-    assert said in printed
+def test_options_that_do_not_go_together_are_refused(
+    gymq: Command, here: Path, args: tuple[str, ...], said: str
+) -> None:
+    called = gymq("check-policy", *args)
+    assert called.status == 2
+    assert said in called.err
 
 
-async def test_an_engine_that_is_not_there_is_said_once(tmp_path: Path) -> None:
-    status, printed = await command(tmp_path, "--model-url", "http://127.0.0.1:1/v1", "--model", "served")
-    assert status == 2
-    assert printed.count("cannot connect") == 1
+def test_an_engine_that_is_not_there_is_said_once(gymq: Command, here: Path) -> None:
+    called = gymq("check-policy", "--model-url", "http://127.0.0.1:1/v1", "--model", "served")
+    assert called.status == 2
+    assert (called.out + called.err).count("cannot connect") == 1
