@@ -30,8 +30,6 @@ GROUPS = ("Run", "Read", "Author", "Operate")
 
 CORE = {
     "collect": Command("Run", "Roll out a data set: rows in, verified rollouts out.", "gymq.cli.collect:collect"),
-    "demo": Command("Run", "Run the demo: four environments, a simulated model.", "gymq.cli.demo:demo"),
-    "profile": Command("Read", "Show the statistics of a run.", "gymq.cli.profile:profile"),
     "up": Command("Operate", "Start a cluster on this machine and keep it running.", "gymq.cli.up:up"),
 }
 

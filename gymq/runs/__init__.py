@@ -1,1 +1,1 @@
-"""Runs: collected (`gymq.runs.collection`), listed, watched, scored again, exported."""
+"""Runs: collected (`gymq.runs.collection`), and stored."""

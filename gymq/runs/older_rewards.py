@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,11 +14,8 @@ from gymq.config.masking import source_digest
 from gymq.data.jsonl import JsonlFile, numbered_lines
 from gymq.data.rows import AgentRef, decode_line
 from gymq.data.run_changes import RecordedInstance
-from gymq.data.run_files import MANIFEST, Manifest, RunFiles
-from gymq.errors import UsageError
+from gymq.data.run_files import Manifest, RunFiles
 from gymq.render import counted
-
-_FOLDERS = (Path(), Path("runs"))  # where the files of a run are looked for by its name
 
 
 class _Result(msgspec.Struct):
@@ -68,36 +64,6 @@ def score_command(rollouts: Path, manifest: Manifest) -> str:
     return shlex.join(["gymq", "score", "--rollouts", str(rollouts), "--output", str(output), *verifiers, *replacing])
 
 
-class Rescoring(msgspec.Struct, frozen=True):
-    """What there is to verify again in the files of a run."""
-
-    older: list[OlderRewards] = []
-    failures: str = ""  # the command for the failed rollouts; empty: the files of the run are not here
-
-
-def rescoring_here(run: str) -> Rescoring:
-    """Return what there is to verify again in a run whose files are in this folder or in its folder `runs`."""
-    for files in _files_here(run):
-        if (manifest := files.read_manifest()) is not None:
-            return Rescoring(list(older_rewards(files)), score_command(files.failures, manifest))
-    return Rescoring()
-
-
-def older_rewards_here(run: str) -> Iterator[OlderRewards]:
-    """Yield older rewards of a run whose files are in this folder or in its folder `runs`."""
-    for files in _files_here(run):
-        yield from older_rewards(files)
-
-
-def _files_here(run: str) -> Iterator[RunFiles]:
-    for folder in _FOLDERS:
-        for path in folder.glob(f"*{MANIFEST}"):
-            files = RunFiles(path.with_name(path.name.removesuffix(MANIFEST) + ".jsonl"))
-            with suppress(UsageError):
-                if files.read_run() == run:
-                    yield files
-
-
 def rewards_of(output: Path, agents: Collection[str]) -> dict[str, int]:
     """Return how many results of each of these agents an output has."""
     counts = dict.fromkeys(agents, 0)
@@ -118,16 +84,6 @@ def agents_with_changed_verifier(
         if old is not None and new is not None and old.source and new.source and old.source != new.source:
             found.append(agent)
     return found
-
-
-def note_scored(rollouts: Path, verifiers: Mapping[str, RecordedInstance]) -> None:
-    """Note in the manifest of a run that all its rollouts were verified with these versions of its verifiers."""
-    files = RunFiles(rollouts)
-    with suppress(UsageError), files.locked():  # a collection that runs keeps its manifest
-        manifest = files.read_manifest()
-        if manifest is not None:
-            sources = {one.source for one in verifiers.values() if one.kind == "resources" and one.source}
-            files.write_manifest(msgspec.structs.replace(manifest, scored=sorted(sources)))
 
 
 def _verifier(config: Mapping[str, RecordedInstance], agent: str) -> RecordedInstance | None:

@@ -66,34 +66,6 @@ def called(name: str, example: Any) -> str:
     return f"{name} ({place})" if place else name
 
 
-def row_of_text(text: Any, name: str) -> Row:
-    """Return a row that the data set of a trainer has as JSON text in its column `row`.
-
-    Args:
-        name: of the row in the trainer's batch, for messages.
-
-    Raises:
-        UsageError: there is none, or it cannot be used.
-    """
-    needed = "the data set needs the column `row`, with the row as JSON text"
-    if not isinstance(text, str):
-        raise UsageError(f"{name}: {needed}")
-    try:
-        row: Row = msgspec.json.decode(whole_row(text.encode()))
-    except RowError as error:
-        raise UsageError(f"{called(name, _object(text))}: {error}") from None
-    except (GymqError, ValueError, RecursionError) as error:
-        raise UsageError(f"{called(name, _object(text))}: {needed}: {error}") from None
-    return row
-
-
-def _object(text: str) -> Any:
-    try:
-        return msgspec.json.decode(text)
-    except (ValueError, RecursionError):
-        return None
-
-
 def rows_of_groups(examples: Sequence[Row], size: int, agent: str | None) -> list[list[MaterialisedRow]]:
     """Return the rows of each example's rollouts.
 

@@ -7,8 +7,9 @@ import pytest
 
 from gymq.config import record_instances
 from gymq.data.run_files import Manifest, RunFiles
+from gymq.ext.scoring.actions import note_scored
 from gymq.protocol.instances import Instance
-from gymq.runs.older_rewards import agents_with_changed_verifier, note_scored, older_rewards, rewards_of
+from gymq.runs.older_rewards import agents_with_changed_verifier, older_rewards, rewards_of
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from gymq.data.jsonl import JsonlError
 from gymq.data.rows import RowError
 from gymq.errors import UsageError
 from gymq.trainer import TrainingRun, read_rows
-from gymq.trainer.examples import place_of, row_of_text
+from gymq.trainer.examples import place_of
 from tests.support.world import World
 
 FAILS: dict[str, Any] = {"verdict": {"fails": {"class": "invalid_task"}}}
@@ -52,17 +52,6 @@ def test_rows_that_cannot_be_used_are_named_before_anything_is_asked_for(
     del rows[1]["agent_ref"]
     with pytest.raises(RowError, match=r"^examples:2 \(.*rows\.jsonl:2, 'say never'\): the row names no agent"):
         training.run_rollouts([{**row, "_ng_task_index": at} for at, row in enumerate(rows)])
-
-
-def test_a_row_that_cannot_be_used_is_refused_with_its_place() -> None:
-    with pytest.raises(UsageError, match=r"^here \(a\.jsonl:3\): the row has no prompt: its fields are answer$"):
-        row_of_text('{"answer": 1, "_ng_source": "a.jsonl:3"}', "here")
-
-
-@pytest.mark.parametrize("text", [None, "no JSON", "[]"])
-def test_a_column_without_a_row_is_refused(text: Any) -> None:
-    with pytest.raises(UsageError, match=r"^here.*the data set needs the column `row`"):
-        row_of_text(text, "here")
 
 
 def test_a_line_that_is_no_row_is_named(tmp_path: Path) -> None:

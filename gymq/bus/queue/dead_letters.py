@@ -1,7 +1,7 @@
 """Dead letters: undeliverable messages, each with one sentence why, kept for a person to inspect, requeue or drop.
 
 They are rollouts that ended without a reward, and messages that could not become a rollout at all.
-`gymq.execution.requeue` requeues a letter; removing a run removes its letters.
+Removing a run removes its letters.
 """
 
 from __future__ import annotations

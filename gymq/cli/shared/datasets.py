@@ -9,7 +9,8 @@ from gymq.cli.shared.parameters import WorkerSources
 from gymq.config import Config
 from gymq.config.benchmarks import find_benchmark
 from gymq.config.dataset_blocks import BENCHMARK, DatasetBlock, dataset_blocks, find_block
-from gymq.runs.collection.preparation import prepare
+from gymq.errors import UsageError
+from gymq.extensions import extensions
 
 
 def blocks_of(config: Config, sources: WorkerSources) -> list[DatasetBlock]:
@@ -25,5 +26,15 @@ def chosen_block(config: Config, sources: WorkerSources, dataset: str | None, ag
 
 
 def ready_rows(block: DatasetBlock) -> Path:
-    """Return the file of a data set's rows, made now if it is not there."""
-    return asyncio.run(prepare(block))
+    """Return the file of a data set's rows; the entry point `gymq.preparations` makes it now if it is not there.
+
+    Raises:
+        UsageError: it is not there and cannot be made.
+    """
+    rows = block.rows()
+    if rows.is_file():
+        return rows
+    for found in extensions("preparations"):
+        made: Path = asyncio.run(found.load()(block))
+        return made
+    raise UsageError(f"{block.file} does not exist, and no package has the entry point gymq.preparations")

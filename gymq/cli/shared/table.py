@@ -11,9 +11,7 @@ from gymq.render import (
     listing,
     printable,
     shown_count,
-    shown_decimal,
     shown_environments,
-    shown_number,
 )
 from gymq.stats.intervals import Estimate
 from gymq.stats.running import AgentSnapshot, ProfileSnapshot
@@ -77,38 +75,6 @@ def _rules(snapshot: ProfileSnapshot, shown: Sequence[int], left_out: Sequence[i
         yield f"pass@k in %: a rollout passes with a reward of {snapshot.pass_threshold:g} or more; with 95 % intervals"
     for k in left_out[:1]:
         yield f"pass@{k} is left out: not every task has {k} rewards"
-
-
-def field_table(name: str, agent: AgentSnapshot) -> Listing:
-    """Return a table with mean, deviation and range over an agent's rollouts of the reward and each other number."""
-    numbers = ("rollouts", "mean", "std", "min", "median", "max")
-    caption = f"{agent.fields_left_out} values of further fields are left out" if agent.fields_left_out else None
-    table = listing(f"numbers of {name} over all rollouts", "field", *numbers, numbers=numbers, caption=caption)
-    for field, stats in agent.fields.items():
-        cells = (stats.mean, stats.std, stats.min, stats.median, stats.max)
-        table.add_row(printable(field), f"{stats.count:,}", *map(shown_decimal, cells))
-    return table
-
-
-def rate_table(name: str, agent: AgentSnapshot, ks: Sequence[int] | None = None) -> Listing:
-    """Return a table with pass@k, and the vote of the majority where the rollouts have answers."""
-    numbers = ("pass@k", "interval")
-    lines = []
-    if agent.majority is not None:
-        lines.append(f"majority {agent.majority.value:.1f} %: tasks whose most frequent answer passes")
-    if agent.no_answer is not None:
-        lines.append(f"{agent.no_answer:.1f} % of the rollouts have no answer")
-    table = listing(f"pass@k of {name} (%)", "k", *numbers, numbers=numbers, caption="\n".join(lines) or None)
-    estimates = agent.pass_at_k_of_all() if ks is None else agent.pass_at_k
-    for k in sorted(estimates) if ks is None else ks:
-        estimate = estimates.get(k)
-        interval = None if estimate is None else estimate.interval
-        table.add_row(
-            f"{k}",
-            shown_number(None if estimate is None else estimate.value, ".1f"),
-            "-" if interval is None else f"{interval.low:.1f} to {interval.high:.1f}",
-        )
-    return table
 
 
 def _default_ks(snapshot: ProfileSnapshot) -> tuple[list[int], list[int]]:

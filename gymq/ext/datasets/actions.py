@@ -20,10 +20,10 @@ from gymq.data.jsonl import JsonlError, atomic_write, numbered_lines, parse_obje
 from gymq.data.rows import RowError
 from gymq.errors import UsageError
 from gymq.execution.loading.registry import WorkerNotFound, find_class, worker_names
+from gymq.ext.datasets.preparation import prepare
 from gymq.ext.datasets.token_counts import token_counter
 from gymq.render import counted, listing, listing_console, printable
 from gymq.resources import Resources, RowsWanted
-from gymq.runs.collection.preparation import prepare
 
 
 def make_data(

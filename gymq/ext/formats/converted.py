@@ -6,8 +6,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from gymq.ext.rollout_files.run_export import whole_file
 from gymq.protocol.messages import Outcome
-from gymq.runs.run_export import whole_file
 
 
 class ConvertedFile:

@@ -25,10 +25,10 @@ from gymq.ext.formats.training_sets import TrainingSet, TrainingSetFile
 from gymq.ext.formats.trajectories import TrajectoryFile
 from gymq.ext.formats.wandb import WandbRun
 from gymq.ext.rollout_files.files import formats
+from gymq.ext.rollout_files.run_export import RunExport
 from gymq.protocol.messages import Outcome, Run
 from gymq.redaction import environment_secrets, hide
 from gymq.render import counted
-from gymq.runs.run_export import RunExport
 from gymq.runs.stored_runs import Runs
 
 PARQUET = ".parquet"

@@ -15,8 +15,8 @@ from gymq.bus.credentials import OPERATOR
 from gymq.bus.queue.dead_letters import DeadLetterEntry, DeadLetters
 from gymq.cli.shared.cluster import connected, running_url, stored_url
 from gymq.errors import UsageError
-from gymq.execution.requeue import Requeuer, RequeueResult
 from gymq.ext.shared.rendering import facts_table, first_words, shown_time
+from gymq.ext.shared.requeue import Requeuer, RequeueResult
 from gymq.protocol.codec import Decoder
 from gymq.protocol.messages import BadMessage, DeadLetter, Submission, Task
 from gymq.protocol.subjects import RolloutId

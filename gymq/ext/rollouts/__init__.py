@@ -1,1 +1,1 @@
-"""`gymq rollouts`: runs and rollouts, read in a terminal."""
+"""`gymq rollouts` and `gymq profile`: runs, rollouts and statistics, read in a terminal."""

@@ -23,11 +23,11 @@ from gymq.ext.rollout_files.temporary_store import imported
 from gymq.ext.rollouts.transcript import print_transcript, why_no_reward
 from gymq.ext.shared.rendering import first_words
 from gymq.ext.shared.run_overview import run_progress, run_table
+from gymq.ext.shared.runs_here import older_rewards_here
 from gymq.protocol import subjects
 from gymq.protocol.messages import BadMessage, Outcome, VerifiedRollout
 from gymq.render import Listing, listing, listing_console, shown_decimal, shown_number, shown_seconds
 from gymq.responses import last_assistant_text
-from gymq.runs.older_rewards import older_rewards_here
 from gymq.runs.stored_runs import Runs
 
 NAME = "gymq rollouts"

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,16 +17,17 @@ from gymq.bus.rpc.calls import Calls
 from gymq.cli.shared.cluster import STORE, connected
 from gymq.cluster.server import find_running
 from gymq.config import Config
+from gymq.data.run_changes import RecordedInstance
 from gymq.data.run_files import RunFiles
 from gymq.errors import UsageError
 from gymq.execution.model_runner import BusModels
 from gymq.ext.scoring.score import ScoreOptions, ScoreSummary
 from gymq.ext.scoring.score import score as score_file
+from gymq.ext.shared.local_verifiers import Verifiers
 from gymq.ext.shared.rendering import first_words
 from gymq.failures import JudgeFailed
 from gymq.render import counted, listing, listing_console, shown_decimal
 from gymq.resources import ModelCaller
-from gymq.runs.local_verifiers import Verifiers
 
 
 async def score_rollouts(
@@ -138,3 +139,13 @@ def _means(summary: ScoreSummary) -> tuple[float | None, float | None]:
     if not summary.compared:
         return None, None
     return summary.sum_before / summary.compared, summary.sum_now / summary.compared
+
+
+def note_scored(rollouts: Path, verifiers: Mapping[str, RecordedInstance]) -> None:
+    """Note in the manifest of a run that all its rollouts were verified with these versions of its verifiers."""
+    files = RunFiles(rollouts)
+    with suppress(UsageError), files.locked():  # a collection that runs keeps its manifest
+        manifest = files.read_manifest()
+        if manifest is not None:
+            sources = {one.source for one in verifiers.values() if one.kind == "resources" and one.source}
+            files.write_manifest(msgspec.structs.replace(manifest, scored=sorted(sources)))

@@ -51,9 +51,8 @@ def score(
     from gymq.cli.shared.configuration import JUDGE_IN_CONFIG, read_config
     from gymq.cluster import event_loop
     from gymq.config import record_instances
-    from gymq.ext.scoring.actions import check_files, only_verifier, report, score_rollouts
+    from gymq.ext.scoring.actions import check_files, note_scored, only_verifier, report, score_rollouts
     from gymq.ext.scoring.score import ScoreOptions
-    from gymq.runs.older_rewards import note_scored
 
     sources = WorkerSources(config=config, resources=resources)
     settings = read_config(sources, overrides, with_agent=False, judge_hint=JUDGE_IN_CONFIG)

@@ -25,11 +25,11 @@ from gymq.data.run_files import RunFiles, failure_row, is_refused_row, output_ro
 from gymq.defaults import PASS_THRESHOLD, SCORE_CONCURRENCY
 from gymq.errors import UsageError
 from gymq.ext.rollout_files.files import rollout_lines
+from gymq.ext.shared.local_verifiers import Verifiers, verify_again
 from gymq.failures import InvalidTask, RolloutError
 from gymq.protocol import token_forms
 from gymq.protocol.decoding import UNDECODABLE
 from gymq.protocol.messages import FailureClass, Stage, Unresolved, Verified, VerifiedRollout
-from gymq.runs.local_verifiers import Verifiers, verify_again
 
 
 @dataclass(frozen=True)

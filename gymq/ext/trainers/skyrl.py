@@ -14,11 +14,10 @@ from typing import Any
 from gymq.data.records import Record
 from gymq.data.rows import PARAMS, TASK_INDEX
 from gymq.errors import UsageError
+from gymq.ext.shared.trainer_rows import row_of_text, with_sampling
 from gymq.ext.trainers.adapting import Steps, place_index, records_of, refuse_unknown, warn_if_dropped
-from gymq.trainer.examples import row_of_text
 from gymq.trainer.groups import Group, Row
 from gymq.trainer.run import TrainingRun
-from gymq.trainer.sampling_params import with_sampling
 
 # What does not change which tokens are sampled, and what changes nothing with these values.
 _NOT_SAMPLING = ("logprobs", "skip_special_tokens", "include_stop_str_in_output")

@@ -19,17 +19,17 @@ from gymq.config import load
 from gymq.data.rows import PARAMS, TASK_INDEX
 from gymq.data.short_rows import whole_row
 from gymq.errors import UsageError
+from gymq.ext.shared.local_verifiers import Verifiers, verify_again
+from gymq.ext.shared.trainer_rows import with_sampling
 from gymq.ext.trainers.adapting import place_index, refuse_unknown, warn_if_dropped
 from gymq.ext.trainers.forms import to_trl
 from gymq.failures import JudgeFailed, RolloutError
 from gymq.processes.failing import OnFailure
 from gymq.processes.loop_thread import LoopThread
 from gymq.protocol.messages import FailureClass
-from gymq.runs.local_verifiers import Verifiers, verify_again
 from gymq.testing import reply
 from gymq.trainer.examples import called
 from gymq.trainer.groups import Group, Row
-from gymq.trainer.sampling_params import with_sampling
 from gymq.trainer.sync import SyncTrainingRun
 
 log = logging.getLogger("gymq.trainer")

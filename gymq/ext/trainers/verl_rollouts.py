@@ -11,11 +11,10 @@ import msgspec
 
 from gymq.data.rows import PARAMS, SOURCE, TASK_INDEX
 from gymq.errors import UsageError
+from gymq.ext.shared.trainer_rows import row_of_text, with_sampling
 from gymq.ext.trainers.adapting import Steps, place_index
-from gymq.trainer.examples import row_of_text
 from gymq.trainer.groups import Group, Row
 from gymq.trainer.run import TrainingRun
-from gymq.trainer.sampling_params import with_sampling
 
 
 class VerlRollouts:

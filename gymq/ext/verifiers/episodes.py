@@ -10,11 +10,11 @@ from typing import Any
 import msgspec
 
 from gymq.data.rows import PARAMS
+from gymq.ext.shared.trainer_rows import row_of_text, with_sampling
 from gymq.ext.verifiers.traces import episode_of, trace_of
 from gymq.protocol.messages import FailureClass
-from gymq.trainer.examples import called, row_of_text
+from gymq.trainer.examples import called
 from gymq.trainer.groups import Group, Row, Sample
-from gymq.trainer.sampling_params import with_sampling
 
 _OPENED = ("version", "id", "verifiers", "task")  # fields of a trace that are sent once, before all others
 

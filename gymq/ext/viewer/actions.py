@@ -16,8 +16,8 @@ from gymq.data.failure_status import StatusError
 from gymq.data.jsonl import JsonlError
 from gymq.data.run_files import failure_row, output_row
 from gymq.errors import UsageError
-from gymq.execution.requeue import Requeuer, RequeueResult
 from gymq.ext.http.errors import not_found, run_not_found
+from gymq.ext.shared.requeue import Requeuer, RequeueResult
 from gymq.ext.viewer.run_views import MOST_SEARCHED
 from gymq.protocol.messages import Outcome, Run, Steering, VerifiedRollout
 from gymq.protocol.subjects import RolloutId

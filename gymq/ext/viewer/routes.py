@@ -18,6 +18,7 @@ from gymq.ext.http.errors import invalid, not_found, run_not_found
 from gymq.ext.http.requests import JSON, Handler, read_body
 from gymq.ext.rollout_files.shown import exact_record
 from gymq.ext.shared.cluster_state import read_queues, read_workers
+from gymq.ext.shared.runs_here import rescoring_here
 from gymq.ext.viewer.actions import Description, RunActions, refused_change
 from gymq.ext.viewer.in_flight import tasks_in_flight
 from gymq.ext.viewer.live import Listeners, rollout_events, run_events
@@ -35,7 +36,6 @@ from gymq.ext.viewer.token_texts import TokenTexts
 from gymq.protocol.decoding import UNDECODABLE
 from gymq.protocol.messages import Outcome
 from gymq.protocol.tokens import to_json
-from gymq.runs.older_rewards import rescoring_here
 from gymq.runs.stored_runs import Runs
 
 MOST_MORE = 6  # runs beside the two that are compared

@@ -13,7 +13,7 @@ from gymq.errors import UsageError
 from gymq.ext.formats import table
 from gymq.ext.formats.command import export
 from gymq.ext.formats.exporting import export_file, export_trajectories
-from gymq.runs.run_export import RunExport
+from gymq.ext.rollout_files.run_export import RunExport
 from gymq.stats.files import read_statistics
 from gymq.testing import function_call, reply
 from tests.support.stored import Stored, failure, place, rollout, world
@@ -119,7 +119,7 @@ async def test_an_export_that_ends_early_leaves_nothing(
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(
-        f"gymq.{'runs.run_export.output_row' if form == 'jsonl' else 'ext.formats.atif.write_atif'}", fail
+        f"gymq.{'ext.rollout_files.run_export.output_row' if form == 'jsonl' else 'ext.formats.atif.write_atif'}", fail
     )
     file = tmp_path / "run.jsonl"
     exporting = (

@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 
 from gymq.cli.actions.collect import configured_window
-from gymq.cli.actions.profile import profile_files
 from gymq.cli.shared.configuration import read_config, read_prompt
 from gymq.cli.shared.datasets import blocks_of, ready_rows
 from gymq.cli.shared.parameters import NOWHERE, OF_THE_ROWS, CollectArguments
@@ -30,6 +29,7 @@ from gymq.data.run_files import ReportFiles
 from gymq.data.short_rows import complete_params
 from gymq.errors import UsageError
 from gymq.ext.nemo_gym.addresses import DEFAULT_HEAD_PORT
+from gymq.ext.shared.printed_statistics import profile_files
 from gymq.protocol.instances import KIND_OF
 from gymq.render import counted, say
 

@@ -13,7 +13,6 @@ import aiohttp
 import msgspec
 
 from gymq.cli.actions.collect import collect_options
-from gymq.cli.actions.profile import profile_files
 from gymq.cli.shared.parameters import CollectArguments
 from gymq.config import load
 from gymq.data.datasets import Dataset
@@ -25,6 +24,7 @@ from gymq.data.run_files import Appender
 from gymq.errors import UsageError
 from gymq.ext.nemo_gym.client import Row, RowClient
 from gymq.ext.shared.addresses import reachable
+from gymq.ext.shared.printed_statistics import profile_files
 from gymq.redaction import hide, redact
 from gymq.render import counted, say
 from gymq.runs.collection.plan import RunPlan

@@ -16,8 +16,7 @@ from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import Profile, Run
 from gymq.stats.running import RunningProfile
-
-from .conftest import entry
+from tests.cli.conftest import entry
 
 # Two tasks of four rollouts, half of them right: 1 - C(2, k) / C(4, k).
 PASS_AT = {1: 50.0, 2: 100 * 5 / 6, 4: 100.0}

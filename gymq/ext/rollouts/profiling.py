@@ -1,4 +1,4 @@
-"""The work of `gymq profile`."""
+"""The work of `gymq profile` for stored and running runs."""
 
 from __future__ import annotations
 
@@ -8,9 +8,7 @@ import sys
 import tempfile
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any
 
-import msgspec
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
@@ -19,39 +17,20 @@ from gymq.bus import Bus
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cli.shared.cluster import connected, require_run, running_url, stored_url
 from gymq.cli.shared.run_summary import print_older_rewards
-from gymq.cli.shared.table import field_table, profile_table, rate_table
-from gymq.data.run_files import ReportFiles, RunFiles
+from gymq.cli.shared.table import profile_table
+from gymq.data.run_files import ReportFiles
 from gymq.defaults import PASS_THRESHOLD
 from gymq.errors import UsageError
 from gymq.execution.services.profiler import CHECKPOINT_EVERY_S, last_profile, read_profile
+from gymq.ext.rollout_files.run_export import RunExport
+from gymq.ext.shared.printed_statistics import failure_lines, print_statistics
+from gymq.ext.shared.runs_here import older_rewards_here
 from gymq.protocol.messages import Outcome, Run
-from gymq.render import counted, listing_console, shown_classes, shown_environments
-from gymq.runs.older_rewards import older_rewards, older_rewards_here
-from gymq.runs.run_export import RunExport
+from gymq.render import counted
 from gymq.runs.stored_runs import Runs
 from gymq.stats.files import read_statistics
 from gymq.stats.outcome_feed import add_outcome
 from gymq.stats.running import ProfileSnapshot, RunningProfile
-
-# From files -----------------------------------------------------------------------------------------------------------
-
-
-def profile_files(
-    rollouts: Path,
-    rows: Path | None,
-    report: ReportFiles | None,
-    ks: list[int] | None = None,
-    threshold: float = PASS_THRESHOLD,
-    as_json: bool = False,
-    *,
-    allow_partial: bool = True,
-) -> int:
-    files = RunFiles(rollouts)
-    found = read_statistics(files, rows=rows, pass_threshold=threshold, report=report, allow_partial=allow_partial)
-    name = files.read_run() or rollouts.name
-    _report(found.profile.snapshot(ks), name, (), ks, as_json=as_json, paths=report or ())
-    print_older_rewards(older_rewards(files))
-    return 0
 
 
 def report_at(output: Path) -> ReportFiles:
@@ -60,9 +39,6 @@ def report_at(output: Path) -> ReportFiles:
         raise UsageError(f"the output {output} is a folder: name a file in it")
     output.parent.mkdir(parents=True, exist_ok=True)
     return ReportFiles.at(output.with_suffix("") if output.suffix == ".jsonl" else output)
-
-
-# From a cluster -------------------------------------------------------------------------------------------------------
 
 
 async def profile_run(
@@ -85,18 +61,18 @@ async def profile_run(
             async for sequence, outcome in OutcomeStore(bus).read(run, task, after=after):
                 _add(found, sequence, outcome)
         else:
-            paths = await _write_report(OutcomeStore(bus).read(run, task), found, output)
+            paths = await _writeprint_statistics(OutcomeStore(bus).read(run, task), found, output)
     snapshot = found.snapshot(ks)
     if not snapshot.agents:
         where = f"run {run}" if task is None else f"task {task} of run {run}"
         raise UsageError(f"{where} has no rollouts yet")
     name = run if task is None else f"{run}, task {task}"
-    _report(snapshot, name, record.models, ks, as_json=as_json, paths=paths)
+    print_statistics(snapshot, name, record.models, ks, as_json=as_json, paths=paths)
     print_older_rewards(older_rewards_here(run))
     return 0
 
 
-async def _write_report(
+async def _writeprint_statistics(
     outcomes: AsyncIterator[tuple[int, Outcome]], found: RunningProfile, output: Path
 ) -> ReportFiles:
     """Add the outcomes to `found`, and write their report by way of the files of a run."""
@@ -143,7 +119,7 @@ async def _live_once(run: str, ks: list[int] | None, nats: str | None, as_json: 
         snapshot, _ = await _checkpoint(bus, run, ks)
     if snapshot is None:
         raise UsageError(f"run {run} has no outcomes yet")
-    _report(snapshot, run, record.models, ks, as_json=as_json)
+    print_statistics(snapshot, run, record.models, ks, as_json=as_json)
     return 0
 
 
@@ -160,7 +136,7 @@ async def _live(run: str, ks: list[int] | None, nats: str | None, console: Conso
                 if snapshot is not None:
                     shown = [
                         profile_table(snapshot, run=run, models=record.models, ks=ks),
-                        *_failures(snapshot),
+                        *failure_lines(snapshot),
                         *shown,
                     ]
                 screen.update(Group(*shown), refresh=True)
@@ -168,7 +144,7 @@ async def _live(run: str, ks: list[int] | None, nats: str | None, console: Conso
                 if snapshot is not None and complete and sequence >= await runs.last_sequence(run):
                     break
                 await asyncio.sleep(CHECKPOINT_EVERY_S)
-    _report(snapshot, run, record.models, ks, as_json=False)
+    print_statistics(snapshot, run, record.models, ks, as_json=False)
     print(_how_far(stored, record.num_rollouts))
 
 
@@ -188,50 +164,6 @@ def _how_far(stored: int, total: int | None) -> str:
         return f"{counted(stored, 'rollout')} so far; Ctrl-C ends the view"
     ending = "" if stored >= total else "; Ctrl-C ends the view, not the run"
     return f"{stored:,} of {counted(total, 'rollout')}{ending}"
-
-
-# Printing -------------------------------------------------------------------------------------------------------------
-
-
-def _report(
-    snapshot: ProfileSnapshot,
-    run: str,
-    models: Sequence[str],
-    ks: list[int] | None,
-    *,
-    as_json: bool,
-    paths: Sequence[Path] = (),
-) -> None:
-    if as_json:
-        statistics: dict[str, Any] = {"run": run, **msgspec.to_builtins(snapshot, str_keys=True)}
-        if paths:
-            statistics["files"] = [str(path) for path in paths]
-        print(msgspec.json.encode(statistics).decode())
-        return
-    console = listing_console()
-    for table in _tables(snapshot, run, models, ks):
-        console.print(table)
-        console.print()
-    if paths:
-        print(f"statistics in {', '.join(map(str, paths))}")
-
-
-def _tables(snapshot: ProfileSnapshot, run: str, models: Sequence[str], ks: list[int] | None) -> list[RenderableType]:
-    tables: list[RenderableType] = [profile_table(snapshot, run=run, models=models, ks=ks)]
-    names = shown_environments(snapshot.agents)
-    for name, agent in snapshot.agents.items():
-        if agent.rollouts:
-            tables += [rate_table(names[name], agent, ks), field_table(names[name], agent)]
-    return tables + _failures(snapshot)
-
-
-def _failures(snapshot: ProfileSnapshot) -> list[RenderableType]:
-    lines: list[RenderableType] = []
-    names = shown_environments(snapshot.agents)
-    for name, agent in snapshot.agents.items():
-        if agent.failures:
-            lines.append(Text(f"failures of {names[name]}: {shown_classes(agent.failures)}", "yellow"))
-    return lines
 
 
 def read_ks(text: str | None) -> list[int] | None:

@@ -1,4 +1,4 @@
-"""Sampling parameters of a trainer, in the row that is rolled out."""
+"""Rows as the data sets of trainers have them, with the sampling parameters of a trainer."""
 
 from __future__ import annotations
 
@@ -7,13 +7,43 @@ from typing import Any
 
 import msgspec
 
-from gymq.data.rows import PARAMS
-from gymq.errors import UsageError
+from gymq.data.rows import PARAMS, RowError
+from gymq.data.short_rows import whole_row
+from gymq.errors import GymqError, UsageError
+from gymq.trainer.examples import called
 from gymq.trainer.groups import Row
 
 # Parameters that a row has under another name, or not at all: workers ask for log probs themselves.
 _NAMES = {"temperature": "temperature", "top_p": "top_p", "max_tokens": "max_output_tokens"}
 _NOT_SAMPLING = ("logprobs", "reasoning_effort")
+
+
+def row_of_text(text: Any, name: str) -> Row:
+    """Return a row that the data set of a trainer has as JSON text in its column `row`.
+
+    Args:
+        name: of the row in the trainer's batch, for messages.
+
+    Raises:
+        UsageError: there is none, or it cannot be used.
+    """
+    needed = "the data set needs the column `row`, with the row as JSON text"
+    if not isinstance(text, str):
+        raise UsageError(f"{name}: {needed}")
+    try:
+        row: Row = msgspec.json.decode(whole_row(text.encode()))
+    except RowError as error:
+        raise UsageError(f"{called(name, _object(text))}: {error}") from None
+    except (GymqError, ValueError, RecursionError) as error:
+        raise UsageError(f"{called(name, _object(text))}: {needed}: {error}") from None
+    return row
+
+
+def _object(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def with_sampling(params: Row, sampling: Row, template: Row | None = None) -> Row:

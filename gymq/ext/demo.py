@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
+from gymq.cli.shared.command import Command
 from gymq.cli.shared.parameters import CollectArguments, Count, LogLevel, WorkerSources
 from gymq.render import say
 from gymq.workers import SHIPPED
@@ -81,3 +82,6 @@ def _is_unfinished(output: Path, rows: Path, num_repeats: int, config_digest: st
             return next(resume.to_run(), None) is not None
     except (JsonlError, RowError):
         return True  # killed before a file was made, or while a line was written
+
+
+DEMO = Command("Run", "Run the demo: four environments, a simulated model.", "gymq.ext.demo:demo")

@@ -14,7 +14,7 @@ from gymq.bus.queue.dead_letters import DeadLetterEntry, store_dead_letter
 from gymq.data.materialise import MaterialiseOptions
 from gymq.errors import UsageError
 from gymq.execution.journal import Journal
-from gymq.execution.requeue import Requeuer, RequeueResult
+from gymq.ext.shared.requeue import Requeuer, RequeueResult
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import DeadLetter, Failure, FailureClass, Generated, Stage, Submission, VerifiedRollout
@@ -24,8 +24,7 @@ from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.options import CollectOptions
 from gymq.runs.collection.plan import RunPlan
 from gymq.testing import prompt, reply
-
-from .conftest import DeadLetterCluster, badly, well
+from tests.bus.queue.dead_letters.conftest import DeadLetterCluster, badly, well
 
 
 async def refusal(cluster: DeadLetterCluster, entry: DeadLetterEntry) -> str:

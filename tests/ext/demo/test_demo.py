@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from gymq.cli.shared.parameters import CollectArguments
-
-from .conftest import Command
+from tests.cli.conftest import Command
 
 
 def environments(folder: Path) -> Counter[str]:

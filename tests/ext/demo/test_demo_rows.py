@@ -15,7 +15,7 @@ from gymq.execution.loading import registry
 from gymq.responses import function_call_output, validate_params
 from gymq.testing import Harness, function_call, reply
 
-DEMO = Path(__file__).parents[2] / "examples" / "demo"
+DEMO = Path(__file__).parents[3] / "examples" / "demo"
 ROWS = [json.loads(line) for line in (DEMO / "rows.jsonl").read_text(encoding="utf-8").splitlines()]
 
 AT_LEAST = {

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
+from gymq.cli.shared.command import Command
 from gymq.cli.shared.parameters import ClusterUrl, OptionalIndex
 from gymq.defaults import PASS_THRESHOLD
 from gymq.errors import UsageError
@@ -45,7 +46,8 @@ def profile(
     """
     import asyncio
 
-    from gymq.cli.actions.profile import profile_files, profile_live, profile_run, read_ks, report_at
+    from gymq.ext.rollouts.profiling import profile_live, profile_run, read_ks, report_at
+    from gymq.ext.shared.printed_statistics import profile_files
 
     ks = read_ks(k)
     if file is not None and run is None:
@@ -63,3 +65,6 @@ def profile(
             raise UsageError("--live shows what the cluster counts, with a threshold of 1: leave out --pass-threshold")
         return profile_live(run, ks, nats, json)
     return asyncio.run(profile_run(run, task, output, ks, pass_threshold, nats, json))
+
+
+PROFILE = Command("Read", "Show the statistics of a run.", "gymq.ext.rollouts.profile:profile")
