@@ -68,21 +68,3 @@ def status_error(outcome: Failure | Unresolved) -> StatusError:
         task_id=str(outcome.rollout_id),
         attempts=outcome.attempt + 1,
     )
-
-
-class RowFailed(GymqError):
-    """A row without a result.
-
-    Attributes:
-        status: HTTP status; 0 if no answer arrived.
-        response_content: the body of the answer.
-    """
-
-    def __init__(self, status: int, response_content: bytes) -> None:
-        super().__init__(status, response_content)
-        self.status = status
-        self.response_content = response_content
-
-    def __str__(self) -> str:
-        text = self.response_content[:2000].decode(errors="replace")
-        return f"no answer: {text}" if not self.status else f"{self.status}: {text}"

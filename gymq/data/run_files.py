@@ -13,7 +13,7 @@ from typing import IO, Any, NamedTuple, Self
 
 import msgspec
 
-from gymq.data.jsonl import JsonlError, JsonlFile, atomic_write, parse_object, private, truncate_torn_line
+from gymq.data.jsonl import JsonlFile, atomic_write, parse_object, private, truncate_torn_line
 from gymq.data.rows import (
     ATTEMPT_INDEX,
     FAILURE_CLASS,
@@ -283,17 +283,6 @@ def refused_row(message: str) -> bytes:
         FAILURE_TERMINAL: True,
     }
     return to_json(fields)
-
-
-def is_refused_row(line: bytes) -> bool:
-    """Return whether a line is the failure of an input row that cannot be used, which belongs to no rollout."""
-    if FAILURE_CLASS.encode() not in line:
-        return False
-    try:
-        fields = parse_object(line)
-    except JsonlError:
-        return False  # the reader of the line names its place
-    return FAILURE_CLASS in fields and TASK_INDEX not in fields
 
 
 def _indexed(fields: dict[str, Any], outcome: VerifiedRollout | Failure | Unresolved) -> dict[str, Any]:

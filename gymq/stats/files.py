@@ -96,7 +96,7 @@ def read_statistics(
 
     Raises:
         RowError, JsonlError: a line cannot be read, a result has no agent, or rows and results do not belong together,
-            see `gymq.stats.report.report`.
+            see `gymq.stats.report.ReportStream.groups`.
         UsageError: the report cannot be written.
     """
     profile, truncated = RunningProfile(pass_threshold), 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import lru_cache
 from statistics import NormalDist
 
@@ -96,24 +95,6 @@ def mean_interval(
     reach = student_t(num_tasks - 1) * std_error
     low, high = bounds if bounds else (-math.inf, math.inf)
     return Interval(max(low, mean - reach), min(high, mean + reach))
-
-
-def paired_difference(differences: Sequence[float]) -> Estimate | None:
-    """Return the mean of the differences that tasks show between two runs, with its interval.
-
-    The difficulty of a task affects both values, so the interval is narrower than those of the two means suggest.
-    Source: Miller, "Adding Error Bars to Evals", arXiv:2411.00640, section 4.2.
-
-    Args:
-        differences: one finite difference for each task that both runs have.
-
-    Returns:
-        None if there are no tasks.
-    """
-    means = TaskMeans()
-    for difference in differences:
-        means.add(difference)
-    return means.estimate()
 
 
 @lru_cache(maxsize=4096)

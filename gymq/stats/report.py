@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from heapq import merge
 from itertools import groupby
 from typing import Any, NamedTuple
@@ -30,57 +30,6 @@ class ResultRow(NamedTuple):
     info: dict[str, Any]  # its entry in `rollout_infos`
 
 
-class Report(NamedTuple):
-    """Statistics of a run, in the form that is written."""
-
-    groups: list[dict[str, Any]]  # per task, by task index
-    agents: list[dict[str, Any]]  # per agent, by name
-
-
-def report(
-    rows: Iterable[Mapping[str, Any]], results: Iterable[Mapping[str, Any]], allow_partial: bool = False
-) -> Report:
-    """Compute statistics of a run's results, in any order.
-
-    Args:
-        rows: the materialised rows.
-        results: the output rows.
-        allow_partial: whether rows may lack a result; tasks without any result are then left out.
-
-    Raises:
-        RowError: a row or result occurs twice or has invalid indices, a result has no row, or a row no result.
-    """
-    stream = ReportStream(allow_partial=allow_partial)
-    by_key = sorted((input_row(row) for row in rows), key=_key), sorted((result_row(row) for row in results), key=_key)
-    groups = list(stream.groups(*by_key))
-    return Report(groups, stream.agents())
-
-
-class Aggregate(NamedTuple):
-    """Statistics of one worker's results, in the form that is written."""
-
-    group_level_metrics: list[dict[str, Any]]
-    agent_metrics: dict[str, Any]
-    key_metrics: dict[str, Any]
-
-
-def aggregate(verify_responses: Sequence[Mapping[str, Any]]) -> Aggregate:
-    """Compute statistics over the verify answers of one worker; the key metrics are the means.
-
-    Args:
-        verify_responses: answers with indices; those without `response` have no token usage.
-
-    Raises:
-        RowError: as `report`.
-    """
-    if not verify_responses:
-        return Aggregate([], {}, {})
-    results = [{"response": {}, **response} for response in verify_responses]
-    groups, agents = report([_row_of(result) for result in results], results)
-    metrics = {name: value for name, value in agents[0].items() if name != AGENT_REF}
-    return Aggregate(groups, metrics, {name: value for name, value in metrics.items() if name.startswith("mean/")})
-
-
 class ReportStream:
     """Makes a report of rows and results that are sorted by their keys, task after task."""
 
@@ -95,7 +44,7 @@ class ReportStream:
         """Yield the statistics of each task that has a result; discard them if an error is raised at the end.
 
         Raises:
-            RowError: as `report`.
+            RowError: a row or result occurs twice, a result has no row, or a row no result.
         """
         entries = merge(_distinct(rows, "row"), _distinct(results, "result"), key=_key)  # a row before its result
         for task_index, of_task in groupby(entries, lambda entry: entry.key[0]):
@@ -149,20 +98,6 @@ class ReportStream:
             "reward_profile_completion_pct": 100.0 * len(found) / len(expected),
             "rollout_infos": [result.info for result in found],
         }
-
-
-def input_row(row: Mapping[str, Any]) -> InputRow:
-    """Return the part of a materialised row that the report needs.
-
-    Raises:
-        RowError: it has no usable indices, or no agent.
-    """
-    key = row_key(row)
-    reference = row.get(AGENT_REF)
-    name = reference.get("name") if isinstance(reference, Mapping) else None
-    if not isinstance(name, str):
-        raise RowError(f"the row of rollout {key} names no agent: it needs `{AGENT_REF}` with a `name`")
-    return InputRow(key, name, row)
 
 
 def result_row(result: Mapping[str, Any]) -> ResultRow:
@@ -265,8 +200,3 @@ def _distinct(entries: Iterable[Any], what: str) -> Iterator[Any]:
 
 def _key(entry: InputRow | ResultRow) -> Key:
     return entry.key
-
-
-def _row_of(result: Mapping[str, Any]) -> dict[str, Any]:
-    task_index, rollout_index = row_key(result)
-    return {TASK_INDEX: task_index, ROLLOUT_INDEX: rollout_index, AGENT_REF: {"name": "agent"}}

@@ -8,11 +8,9 @@ async def test_capital():
 
 from gymq.execution.loading.registry import find_class
 from gymq.testing.harness import Harness, HarnessSession
-from gymq.testing.report import Check
 from gymq.testing.scripts import JudgeRule, ScriptedJudge, ScriptedModel, function_call, prompt, reply
 
 __all__ = [
-    "Check",
     "Harness",
     "HarnessSession",
     "JudgeRule",

@@ -1,8 +1,6 @@
-import math
-
 import pytest
 
-from gymq.stats.intervals import mean_interval, paired_difference, student_t
+from gymq.stats.intervals import mean_interval, student_t
 
 
 # Two-sided 5 % points of Student's t as printed in statistical tables, to their last digit.
@@ -52,20 +50,3 @@ def test_an_interval_is_clipped_to_the_range_of_its_metric() -> None:
 @pytest.mark.parametrize(("std_error", "num_tasks"), [(1.0, 1), (1.0, 0), (0.0, 50)])
 def test_there_is_no_interval_where_tasks_say_nothing_of_their_spread(std_error: float, num_tasks: int) -> None:
     assert mean_interval(1.0, std_error, num_tasks) is None
-
-
-def test_a_paired_difference_has_the_interval_of_the_differences() -> None:
-    found = paired_difference([0.5, 0.0, 1.0, 0.5])
-    assert found is not None
-    assert found.interval is not None
-    reach = student_t(3) * math.sqrt(1 / 6) / 2  # their variance is 1/6
-    assert (found.value, found.tasks) == (0.5, 4)
-    assert (found.interval.low, found.interval.high) == pytest.approx((0.5 - reach, 0.5 + reach))
-
-
-def test_a_paired_difference_needs_tasks_that_differ_for_an_interval() -> None:
-    assert paired_difference([]) is None
-    for differences in ([0.25], [0.25, 0.25]):
-        found = paired_difference(differences)
-        assert found is not None
-        assert (found.value, found.interval) == (0.25, None)

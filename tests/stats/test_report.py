@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gymq.data.rows import RowError
-from gymq.stats.report import report
+from gymq.ext.nemo_gym.aggregate import report
 
 
 def row(task: int, rollout: int, agent: str = "a", **members: Any) -> dict[str, Any]:

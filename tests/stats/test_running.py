@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gymq.stats.report import report
+from gymq.ext.nemo_gym.aggregate import report
 from gymq.stats.running import MAX_FIELDS, MAX_SLOWEST, ProfileSnapshot, RunningProfile, RunningReward, Slow
 
 from . import oracle

@@ -15,12 +15,12 @@ import msgspec
 from gymq.data.solutions import Action
 from gymq.errors import UsageError
 from gymq.ext.audit.gold import GoldRow, play
+from gymq.ext.shared.checks import UNDECIDED
 from gymq.failures import RolloutError
 from gymq.protocol.messages import FailureClass, ToolResult
 from gymq.redaction import redact
 from gymq.resources import Resources
 from gymq.testing.harness import Harness, HarnessSession
-from gymq.testing.report import UNDECIDED
 from gymq.testing.scripts import ScriptedJudge
 
 PLANTED_SECRET = "planted-by-the-audit-7d1f3c"

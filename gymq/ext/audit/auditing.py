@@ -14,12 +14,12 @@ from gymq.ext.audit.audited import PLANTED_SECRET, AuditedEnvironment
 from gymq.ext.audit.checks import Checks
 from gymq.ext.audit.gold import read_gold
 from gymq.ext.audit.report import CHECKS, AuditReport, check_names
+from gymq.ext.shared.checks import Check
 from gymq.processes import file_modules
 from gymq.protocol.instances import Kind
 from gymq.redaction import hide, names_secret
 from gymq.resources import Resources
 from gymq.testing.harness import Harness
-from gymq.testing.report import Check
 from gymq.testing.scripts import ScriptedJudge
 
 _KINDS: tuple[Kind, ...] = ("resources",)

@@ -11,10 +11,10 @@ import msgspec
 from gymq.ext.audit.audited import CHECK_S, REFUSALS, AuditedEnvironment
 from gymq.ext.audit.gold import GoldRow
 from gymq.ext.audit.load import in_time
+from gymq.ext.shared.checks import Check, checked
 from gymq.failures import RolloutError
 from gymq.protocol.messages import ToolResult
 from gymq.render import counted
-from gymq.testing.report import Check, checked
 from gymq.testing.scripts import reply
 
 _MALFORMED_VALUES: tuple[Any, ...] = (None, [], {}, "", "x", -1, 2**53, [[[{"a": None}]]], {"a": {"b": [None]}})

@@ -19,7 +19,7 @@ from gymq.ext.audit.gold import GoldRow
 from gymq.ext.audit.hostile import hostile_replies, repeated, tokens_of
 from gymq.ext.audit.load import LoopTimer, busy_neighbours, in_time, processor_s
 from gymq.ext.audit.report import REPLIES
-from gymq.testing.report import UNDECIDED, Check, checked
+from gymq.ext.shared.checks import UNDECIDED, Check, checked
 
 MAX_HELD_S = 1.0  # longest time that one callback may hold the event loop
 REPEATED = "repeated text"

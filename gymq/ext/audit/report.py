@@ -7,7 +7,7 @@ from collections.abc import Collection
 import msgspec
 
 from gymq.errors import UsageError
-from gymq.testing.report import Check
+from gymq.ext.shared.checks import Check
 
 # Replies that deserve no reward. An audit gives each of them to the rows of the gold replies.
 REPLIES = (

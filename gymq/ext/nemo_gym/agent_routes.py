@@ -19,6 +19,7 @@ from gymq.data.trainer_results import NO_TOKEN_IDS, Untrainable, encode_result
 from gymq.ext.http.errors import invalid
 from gymq.ext.http.previous_responses import NONE_KEPT
 from gymq.ext.http.requests import JSON, json_response, parse_object
+from gymq.ext.nemo_gym.aggregate import aggregate
 from gymq.ext.nemo_gym.context import Context
 from gymq.ext.nemo_gym.directory import InstanceAddress
 from gymq.ext.nemo_gym.keys import key_of
@@ -26,7 +27,6 @@ from gymq.ext.nemo_gym.rollouts import PendingRollout
 from gymq.protocol.decoding import UNDECODABLE
 from gymq.protocol.messages import Failure
 from gymq.protocol.tokens import to_json
-from gymq.stats.report import aggregate
 
 log = logging.getLogger("gymq.ext.nemo_gym")
 

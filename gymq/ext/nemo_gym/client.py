@@ -10,7 +10,7 @@ from typing import Any, Self
 import aiohttp
 import msgspec
 
-from gymq.data.failure_status import RowFailed
+from gymq.ext.shared.row_failed import RowFailed
 from gymq.protocol.decoding import UNDECODABLE
 
 Row = dict[str, Any]

@@ -13,15 +13,17 @@ from typing import Any
 import msgspec
 
 from gymq.data.disk_index import TemporaryDatabase
-from gymq.data.jsonl import JsonlFile, LineSource, atomic_write, numbered_lines, parse_object
+from gymq.data.jsonl import JsonlError, JsonlFile, LineSource, atomic_write, numbered_lines, parse_object
 from gymq.data.rows import (
     AGENT_REF,
+    FAILURE_CLASS,
     RESULT_FIELDS,
+    TASK_INDEX,
     AgentRef,
     RowKey,
     decode_line,
 )
-from gymq.data.run_files import RunFiles, failure_row, is_refused_row, output_row
+from gymq.data.run_files import RunFiles, failure_row, output_row
 from gymq.defaults import PASS_THRESHOLD, SCORE_CONCURRENCY
 from gymq.errors import UsageError
 from gymq.ext.rollout_files.files import rollout_lines
@@ -165,7 +167,7 @@ class _Scoring:
     def _read(self) -> Iterator[tuple[str, bytes]]:
         """Yield the lines of the rollouts, each with its place for messages."""
         lines = numbered_lines(rollout_lines(self._options.rollouts))
-        rollouts = ((where, line) for _, where, line in lines if not is_refused_row(line))
+        rollouts = ((where, line) for _, where, line in lines if not _is_refused_row(line))
         for where, line in islice(rollouts, self._options.limit):
             yield where, line.rstrip(b"\r\n")
 
@@ -269,3 +271,14 @@ def _result_line(entry: _Entry, response: dict[str, Any], verified: Verified) ->
 
 def _failure_line(entry: _Entry, response: dict[str, Any], error: RolloutError) -> bytes:
     return failure_row(Unresolved(**_common(entry, response), **(error.as_fields() | {"stage": Stage.VERIFY})), 0)
+
+
+def _is_refused_row(line: bytes) -> bool:
+    """Return whether a line is the failure of an input row that cannot be used, which belongs to no rollout."""
+    if FAILURE_CLASS.encode() not in line:
+        return False
+    try:
+        fields = parse_object(line)
+    except JsonlError:
+        return False  # the reader of the line names its place
+    return FAILURE_CLASS in fields and TASK_INDEX not in fields

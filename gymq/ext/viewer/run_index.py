@@ -21,7 +21,7 @@ from gymq.ext.viewer.columns import MOST_COLUMNS
 from gymq.ext.viewer.failure_groups import FailureKinds, failure_groups
 from gymq.ext.viewer.rollout_list import YIELD_EVERY, RolloutRow, Wanted, row
 from gymq.ext.viewer.run_charts import RunCharts, run_charts
-from gymq.stats.intervals import Estimate, paired_difference
+from gymq.stats.intervals import Estimate, TaskMeans
 from gymq.stats.sums import is_usable
 
 READ_S = 0.6  # of one request
@@ -341,3 +341,21 @@ def _more(task_index: int, further: Sequence[Mapping[int, TaskRow]]) -> list[Tas
 
 def _difference(left: TaskRow, right: TaskRow) -> float | None:
     return None if left.mean is None or right.mean is None else right.mean - left.mean
+
+
+def paired_difference(differences: Sequence[float]) -> Estimate | None:
+    """Return the mean of the differences that tasks show between two runs, with its interval.
+
+    The difficulty of a task affects both values, so the interval is narrower than those of the two means suggest.
+    Source: Miller, "Adding Error Bars to Evals", arXiv:2411.00640, section 4.2.
+
+    Args:
+        differences: one finite difference for each task that both runs have.
+
+    Returns:
+        None if there are no tasks.
+    """
+    means = TaskMeans()
+    for difference in differences:
+        means.add(difference)
+    return means.estimate()

@@ -16,10 +16,10 @@ from gymq.config import Config, ConfigError
 from gymq.config.assembled import POLICY
 from gymq.errors import UsageError
 from gymq.execution.loading.worker_source import WorkerSource
+from gymq.ext.shared.checks import Check
 from gymq.ext.shared.rendering import STATUS_STYLES
 from gymq.ext.workbench.worker_check import check_worker
 from gymq.render import print_prose, printable
-from gymq.testing import Check
 
 SIMULATED_MODEL = Path("workers/models/simulated_model/config.yaml")
 # Rows may bring a solution for it to play.

@@ -43,9 +43,9 @@ def test(
 
     from gymq.config import Config, ConfigError
     from gymq.execution.loading.worker_source import find_worker
+    from gymq.ext.shared.checks import Check
     from gymq.ext.workbench.checking import check, settings_of
     from gymq.render import print_prose
-    from gymq.testing import Check
 
     if rows is not None and not rows.is_file():
         raise UsageError(f"--rows {rows}: file not found")

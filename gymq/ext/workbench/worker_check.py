@@ -26,6 +26,7 @@ from gymq.data.rows import FAILURE_CLASS, FAILURE_MESSAGE, FAILURE_STAGE, RowErr
 from gymq.errors import UsageError
 from gymq.execution.loading.registry import WorkerNotFound
 from gymq.execution.loading.worker_source import WorkerSource
+from gymq.ext.shared.checks import MAX_DETAILS, UNDECIDED, Check, checked
 from gymq.ext.workbench.example_rows import ExampleRow, RowChecker, instances_under_test
 from gymq.failures import InvalidTask, RolloutError
 from gymq.protocol.messages import FailureClass
@@ -35,8 +36,7 @@ from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.options import CollectOptions
 from gymq.runs.collection.own_solutions import unsolved_rows
 from gymq.runs.collection.plan import RunPlan
-from gymq.testing import Check, Harness, reply
-from gymq.testing.report import MAX_DETAILS, UNDECIDED, checked
+from gymq.testing import Harness, reply
 from gymq.workers import SHIPPED
 
 _EMPTY_REPLIES = {"an empty reply": reply(""), "no reply at all": reply()}

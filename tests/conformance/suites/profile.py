@@ -3,7 +3,7 @@
 from typing import Any
 
 from gymq.data.rows import RowError
-from gymq.stats.report import aggregate, report
+from gymq.ext.nemo_gym.aggregate import aggregate, report
 
 from ..refused import Refused
 

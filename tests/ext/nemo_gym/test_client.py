@@ -12,8 +12,8 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from gymq.data.failure_status import RowFailed
 from gymq.ext.nemo_gym.client import run_examples
+from gymq.ext.shared.row_failed import RowFailed
 from tests.support.engine import Body, say
 from tests.support.world import Client, World
 

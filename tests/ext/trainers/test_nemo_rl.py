@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from gymq.data.failure_status import RowFailed
 from gymq.data.records import NotTrainable
 from gymq.errors import UsageError
+from gymq.ext.shared.row_failed import RowFailed
 from gymq.ext.trainers.nemo_rl import NemoGym
 from gymq.ext.trainers.nemo_rl.logs import MessageLogs, failure
 from gymq.ext.trainers.nemo_rl.media import embed_media

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from gymq.data.failure_status import RowFailed
 from gymq.errors import UsageError
+from gymq.ext.shared.row_failed import RowFailed
 from gymq.ext.trainers.nemo_rl import NemoGym, _traced, remote_class
 from tests.support.engine import say
 from tests.support.environments import Counter

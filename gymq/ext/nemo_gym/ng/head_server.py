@@ -16,7 +16,6 @@ from gymq.cli.actions.collect import collect_options
 from gymq.cli.shared.parameters import CollectArguments
 from gymq.config import load
 from gymq.data.datasets import Dataset
-from gymq.data.failure_status import RowFailed
 from gymq.data.jsonl import JsonlFile, atomic_write, numbered_lines, truncate_torn_line
 from gymq.data.materialise import Materialisation
 from gymq.data.rows import AGENT_REF, ROLLOUT_INDEX, TASK_INDEX, RowKey, decode_line
@@ -25,6 +24,7 @@ from gymq.errors import UsageError
 from gymq.ext.nemo_gym.client import Row, RowClient
 from gymq.ext.shared.addresses import reachable
 from gymq.ext.shared.printed_statistics import profile_files
+from gymq.ext.shared.row_failed import RowFailed
 from gymq.redaction import hide, redact
 from gymq.render import counted, say
 from gymq.runs.collection.plan import RunPlan

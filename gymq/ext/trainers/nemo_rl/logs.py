@@ -16,12 +16,12 @@ from typing import Any
 
 import msgspec
 
-from gymq.data.failure_status import RowFailed
 from gymq.data.records import NotTrainable, Record, Span
 from gymq.data.routed_experts import NEMO_RL_TYPES, read_experts
 from gymq.data.rows import ROW_NUMBER
 from gymq.data.trainer_results import NOT_TRAINABLE
 from gymq.errors import UsageError
+from gymq.ext.shared.row_failed import RowFailed
 from gymq.ext.trainers.adapting import warn_if_dropped
 from gymq.ext.trainers.nemo_rl.media import images_before
 from gymq.protocol.tokens import TOKEN_FIELDS

@@ -3,7 +3,7 @@ from typing import Any
 import pytest
 
 from gymq.data.rows import RowError
-from gymq.stats.report import aggregate
+from gymq.ext.nemo_gym.aggregate import aggregate
 
 
 def response(task: int, rollout: int, **members: Any) -> dict[str, Any]:
