@@ -58,13 +58,6 @@ class Isolation:
             return "no sockets; files are hidden but for those of the system (Landlock), other processes are NOT hidden"
         return "no sockets; files and processes that the user may reach are NOT hidden"
 
-    @property
-    def how(self) -> str:
-        """The way, in a few words."""
-        if self.name == "process" or self.user == "same":
-            return self.name
-        return f"{self.name} as {'root' if self.user == 'own' else 'a user of its own'}"
-
     def command(self, supervisor: list[str], folders: Mapping[str, str], disk_bytes: int) -> list[str]:
         """Return the command line that runs the supervisor in its namespaces."""
         match self.name:
@@ -93,14 +86,6 @@ def candidates(wanted: str | None) -> list[Isolation]:
         return found
     found.append(Isolation("process", "own" if is_root else "same"))
     return [isolation for isolation in found if isolation.name == wanted]
-
-
-def missing_command(isolation: Isolation) -> str | None:
-    """Return the command that an isolation needs and this machine does not have; None if nothing is missing."""
-    needed = {"namespaces": ["unshare"], "bubblewrap": ["bwrap"], "process": []}[isolation.name]
-    if isolation.user == "first":
-        needed.append("setpriv")
-    return next((name for name in needed if shutil.which(name) is None), None)
 
 
 def command_inside(module: str) -> list[str]:

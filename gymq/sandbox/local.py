@@ -9,13 +9,13 @@ import logging
 import marshal
 import os
 import sys
-import tempfile
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from io import FileIO
 from typing import Any, NamedTuple, cast
 
 from gymq.failures import ComponentFailed, InvalidTask
+from gymq.processes.held_folder import HeldFolder
 from gymq.sandbox import visible
 from gymq.sandbox.control_groups import ControlGroup, ControlGroups
 from gymq.sandbox.inside.supervisor import STEP
@@ -29,8 +29,8 @@ from gymq.sandbox.interface import (
     SessionEnded,
     clock_s,
 )
-from gymq.sandbox.isolation import Isolation, candidates, command_inside, missing_command
-from gymq.sandbox.process import finish_process, open_sealed, remove, start_process
+from gymq.sandbox.isolation import Isolation, candidates, command_inside
+from gymq.sandbox.process import finish_process, open_sealed, start_process
 from gymq.sandbox.stream_session import StreamSession
 
 log = logging.getLogger("gymq.sandbox")
@@ -87,7 +87,7 @@ class LocalSandbox(Sandbox):
                     is_full = isolation.own_view and not self.weakness
                     log.log(logging.INFO if is_full else logging.WARNING, "sandbox: %s", self.describe())
                 return
-            problems.append(f"{isolation.how}: {problem}")
+            problems.append(f"{isolation.name}: {problem}")
         wanted = self._wanted or "isolation"
         raise ComponentFailed(f"no {wanted} for programs on this machine ({'; '.join(problems)}); {_WHAT_HELPS}")
 
@@ -132,8 +132,6 @@ class LocalSandbox(Sandbox):
 
     async def _problem_of(self, isolation: Isolation) -> str | None:
         """Return what is wrong with this isolation here, found by running a program in it."""
-        if missing := missing_command(isolation):
-            return f"`{missing}` is not installed"
         try:
             finished = await _run(
                 isolation, self.python, Program((self.python, "-I", "-c", "print(7)")), Limits(time_s=30.0)
@@ -203,8 +201,9 @@ class _Supervised:
                 try:
                     folder = None
                     if not isolation.own_view:
-                        folder = tempfile.mkdtemp(prefix="gymq-sandbox-")
-                        taken.callback(remove, folder)
+                        held = HeldFolder.take()
+                        taken.callback(held.release)
+                        folder = held.path
                     counters = []
                     groups = _groups_for(isolation)
                     if isinstance(groups, ControlGroups):

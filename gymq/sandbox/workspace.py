@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import logging
 import os
 import shlex
 import socket
@@ -13,12 +15,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from gymq.failures import ComponentFailed
-from gymq.sandbox.held_folder import HeldFolder
+from gymq.processes.held_folder import HeldFolder
 from gymq.sandbox.interface import MIB, ProgramResult, Runtime
 from gymq.sandbox.isolation import command_inside
 from gymq.sandbox.process import finish_process, start_process
 
 LOOPBACK = "127.0.0.1"
+
+log = logging.getLogger("gymq.sandbox")
 
 
 class Workspace(Runtime):
@@ -81,15 +85,18 @@ class Subprocess(Workspace):
         resumes: bool = False,
     ) -> None:
         self._name = name
-        self._patience_s = 10.0 if resumes else 0.0
+        self._tries = 200 if resumes else 1
         self._env = {"PATH": os.environ.get("PATH", os.defpath), "LANG": "C.UTF-8", **(env or {})}
         self._memory_bytes = (memory_mib or 0) * MIB
 
     async def start(self) -> None:
-        self._held = await HeldFolder.take(self._name, self._patience_s)
+        try:
+            self._held = await self._take()
+        except OSError as error:
+            raise ComponentFailed(f"no folder for a program: {error}") from None
 
     async def stop(self) -> None:
-        await self._held.release()
+        await asyncio.shield(asyncio.to_thread(self._held.release))
 
     @property
     def folder(self) -> Path:
@@ -106,7 +113,7 @@ class Subprocess(Workspace):
             ours.send(b"end")
 
         with ours, theirs:
-            words = [str(theirs.fileno()), str(self._memory_bytes), self._held.path, "/bin/sh", "-c", script]
+            words = [str(theirs.fileno()), str(self._memory_bytes), "/bin/sh", "-c", script]
             process = await start_process(
                 [*command_inside("keeper"), *words],
                 env=variables,
@@ -120,3 +127,14 @@ class Subprocess(Workspace):
                 ours.recv(16)  # a keeper has nothing else to say
                 ended = replace(ended, limit="memory")
         return ended
+
+    async def _take(self) -> HeldFolder:
+        for _ in range(self._tries):
+            try:
+                return HeldFolder.take(self._name)
+            except FileExistsError as error:
+                taken = error.filename
+            await asyncio.sleep(0.05)
+        held = HeldFolder.take()
+        log.warning("%s is in use by another process; this attempt works in %s", taken, held.path)
+        return held

@@ -51,27 +51,26 @@ async def test_less_isolation_is_a_warning(monkeypatch, caplog, sandbox):
     assert (record.levelno == logging.WARNING) == is_less
 
 
-async def test_options_that_cannot_be_met_end_the_worker_with_a_sentence(monkeypatch, tmp_path):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(OptionsError, match="namespaces"):
-        await SandboxOptions(isolation="namespaces").started()
-
-
-async def test_without_namespaces_nothing_runs(monkeypatch, tmp_path):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(OptionsError, match=r"namespaces.*bubblewrap.*install bubblewrap.*`isolation: process`"):
-        await SandboxOptions().started()
-    with pytest.raises(ComponentFailed):
-        await LocalSandbox().run(Program(("true",)), Limits())
-
-
-async def test_namespaces_that_do_not_work_are_no_reason_to_take_less(monkeypatch, tmp_path):
+@pytest.fixture
+def none_works(monkeypatch, tmp_path):
     for name in ("unshare", "bwrap"):
         (tmp_path / name).write_text("#!/bin/sh\necho not permitted >&2\nexit 1\n")
         (tmp_path / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    with pytest.raises(ComponentFailed, match=r"namespaces.*bubblewrap.*install"):
-        await LocalSandbox().start()
+
+
+@pytest.mark.usefixtures("none_works")
+async def test_options_that_cannot_be_met_end_the_worker_with_a_sentence():
+    with pytest.raises(OptionsError, match="namespaces"):
+        await SandboxOptions(isolation="namespaces").started()
+
+
+@pytest.mark.usefixtures("none_works")
+async def test_without_namespaces_nothing_runs():
+    with pytest.raises(OptionsError, match=r"namespaces.*bubblewrap.*install bubblewrap.*`isolation: process`"):
+        await SandboxOptions().started()
+    with pytest.raises(ComponentFailed):
+        await LocalSandbox().run(Program(("true",)), Limits())
 
 
 @pytest.mark.parametrize("user", ["root", "root without CAP_SYS_ADMIN", "an ordinary user"])

@@ -1,15 +1,20 @@
 """Trusted programs in a folder of this machine, and what they leave behind."""
 
 import asyncio
+import os
+import tempfile
 from pathlib import Path
 
 import psutil
 import pytest
 import uvloop
 
+from gymq.failures import ComponentFailed
 from gymq.sandbox import MIB, Subprocess
 from tests.support.owners import start_owner
 from tests.support.waiting import DEADLINE_S, until
+
+NAME = f"a run of {os.getpid()}/0/0"
 
 
 async def test_a_program_that_takes_too_long_is_ended():
@@ -73,11 +78,52 @@ async def test_of_what_a_program_prints_without_end_the_beginning_is_kept():
     assert (ended.exit_status, len(ended.stdout)) == (0, 16 * MIB)
 
 
-async def test_programs_of_a_process_that_is_killed_end_and_their_folder_is_removed(tmp_path):
+async def test_programs_of_a_process_that_is_killed_end_and_the_next_one_removes_their_folder(tmp_path):
     driver, (pid, folder) = await start_owner(tmp_path, "(trap '' TERM; setsid sleep 600) &", "$! $PWD")
     driver.kill()
     await driver.wait()
-    await until(lambda: not psutil.pid_exists(int(pid)) and not Path(folder).exists())
+    await until(lambda: not psutil.pid_exists(int(pid)))
+    async with Subprocess():
+        await until(lambda: not Path(folder).exists())
+
+
+async def test_a_folder_whose_holder_lives_is_neither_shared_nor_emptied(caplog):
+    async with Subprocess(name=NAME) as first:
+        await first.write("work", b"of the first")
+        async with Subprocess(name=NAME) as second:
+            assert second.folder != first.folder
+            assert f"{first.folder} is in use by another process; this attempt works in {second.folder}" in caplog.text
+        assert (first.folder / "work").read_bytes() == b"of the first"
+
+
+async def test_an_attempt_that_resumes_waits_for_the_one_before_to_end():
+    first = Subprocess(name=NAME)
+    await first.start()
+    resuming = Subprocess(name=NAME, resumes=True)
+    starting = asyncio.create_task(resuming.start())
+    await asyncio.sleep(0)
+    assert not starting.done()
+    await first.stop()
+    await starting
+    assert resuming.folder == first.folder
+    await resuming.stop()
+
+
+async def test_a_killed_process_leaves_its_folder_to_the_next_once_its_programs_are_gone(tmp_path):
+    driver, (pid, folder) = await start_owner(tmp_path, "(setsid sleep 600) & touch old;", "$! $PWD", f"name={NAME!r}")
+    driver.kill()
+    async with Subprocess(name=NAME, resumes=True) as place:
+        assert not psutil.pid_exists(int(pid))
+        assert str(place.folder) == folder
+        assert list(place.folder.iterdir()) == []
+        await driver.wait()
+        assert place.folder.is_dir()
+
+
+async def test_a_machine_without_room_is_one_sentence(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "gone"))
+    with pytest.raises(ComponentFailed, match=r"no folder for a program: .*No such file or directory: "):
+        await Subprocess().start()
 
 
 async def test_a_program_whose_start_is_cancelled_after_it_began_is_ended(monkeypatch):

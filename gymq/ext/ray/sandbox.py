@@ -194,7 +194,7 @@ def _run(isolation: str | None, python: str, program: Program, limits: Limits) -
 class Ray(Workspace):
     """A `Subprocess` on some node, in an actor of its own. gymq has to be installed there; no isolation either.
 
-    If this process dies, or the node is cut off from it, the programs end and their folder is removed.
+    If this process dies, or the node is cut off from it, the programs end; the next runtime there removes their folder.
 
     Args:
         address: address of the cluster, as `ray.init` takes it.

@@ -1,9 +1,8 @@
 """Keeps a program that is trusted: nothing is hidden from it or refused to it, but nothing of it outlives it.
 
-`LINE_FD MEMORY_BYTES FOLDER PROGRAM [ARGUMENT ...]`; the exit status, or the signal, is the program's. The line is one
-end of a pair of sockets. The owner writes on it when the program has to end. It closes when the owner dies; then the
-keeper, which works in the folder, also removes it, since no other process is left to do it. The keeper writes on the
-line if memory ended the program.
+`LINE_FD MEMORY_BYTES PROGRAM [ARGUMENT ...]`; the exit status, or the signal, is the program's. The line is one end of
+a pair of sockets. The owner writes on it when the program has to end, and it closes when the owner dies. The keeper
+writes on it if memory ended the program.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import contextlib
 import os
 import resource
 import select
-import shutil
 import signal
 import sys
 
@@ -27,7 +25,6 @@ LINUX = sys.platform == "linux"  # elsewhere only the program's own process grou
 
 def main() -> NoReturn:
     line, memory_bytes = map(int, sys.argv[2:4])
-    folder, *program = sys.argv[4:]
     os.set_inheritable(line, False)
     if LINUX:
         _watch_over_me()
@@ -38,10 +35,10 @@ def main() -> NoReturn:
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     child = os.fork()
     if child == 0:
-        _become(program)
+        _become(sys.argv[4:])
     for fd in (0, 1, 2):  # so that the reader of the program's output sees its end
         os.close(fd)
-    status, memory, orphaned = None, False, False
+    status, memory = None, False
     looked = select.poll()  # which takes descriptors of any number
     looked.register(line, select.POLLIN)
     looked.register(woken, select.POLLIN)
@@ -52,13 +49,9 @@ def main() -> NoReturn:
         status = descendants.reap(child)
         if memory_bytes and LINUX:
             memory = descendants.use_too_much_memory(descendants.pids(), memory_bytes)
-        if line in ready:
-            orphaned = not _read(line)
         if line in ready or memory:
             break
     _end(child)
-    if orphaned and _has_path(folder):
-        shutil.rmtree(folder, ignore_errors=True)
     if memory and status is None:
         os.write(line, b"memory")
     _exit_like(-signal.SIGKILL if status is None else status)
@@ -96,20 +89,6 @@ def _become(program: list[str]) -> NoReturn:
     except OSError as error:
         os.write(2, f"{program[0]}: {error.strerror}\n".encode())
     os._exit(127)  # as shells do without a program
-
-
-def _read(line: int) -> bytes:
-    try:
-        return os.read(line, 1)
-    except ConnectionError:
-        return b""
-
-
-def _has_path(folder: str) -> bool:
-    """Return whether the path is still that of the folder in which this process works."""
-    with contextlib.suppress(OSError):
-        return os.path.samestat(os.lstat(folder), os.stat("."))
-    return False
 
 
 def _end(child: int) -> None:

@@ -81,7 +81,7 @@ async def test_leaving_the_place_ends_all_and_removes_its_folder(cluster: Any, t
         await running
 
 
-async def test_when_the_agents_process_is_killed_its_programs_end_and_their_folder_is_removed(
+async def test_when_the_agents_process_is_killed_its_programs_end_and_the_next_one_removes_their_folder(
     cluster: Any, tmp_path: Path
 ) -> None:
     family, folder = tmp_path / "pids", tmp_path / "folder"
@@ -95,7 +95,9 @@ async def test_when_the_agents_process_is_killed_its_programs_end_and_their_fold
     await until(family.exists)
     process.kill()
     await process.wait()
-    await until(lambda: is_gone(family) and not is_there(Path(folder.read_text().strip())))
+    await until(lambda: is_gone(family))
+    async with Ray(cluster.address):
+        await until(lambda: not is_there(Path(folder.read_text().strip())))
 
 
 async def test_a_place_that_no_node_has_room_for_is_a_failure(cluster: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
 
 from gymq.workers.models.local_vllm_model.backend import AnyEngine, LocalBackend
@@ -15,6 +14,7 @@ from gymq.workers.models.vllm_model.asked import Backend
 from gymq.workers.models.vllm_model.worker import VLLMModel
 
 import gymq
+from gymq.processes.held_folder import HeldFolder
 
 
 class LocalVLLMModel(VLLMModel):
@@ -32,8 +32,8 @@ class LocalVLLMModel(VLLMModel):
             if options.return_token_id_information:
                 # The engine is ours: it names the tokens itself, in numbers and in the same reply.
                 self.options = options.model_copy(update={"request_prompt_and_generation_token_ids": True})
-            self._sockets = tempfile.TemporaryDirectory(prefix="gymq-vllm-")
-            variables = environment(options, os.environ, self._sockets.name)
+            self._sockets = HeldFolder.take()
+            variables = environment(options, os.environ, self._sockets.path)
             self._engine = await asyncio.to_thread(_make_engine, self.options, variables)
         await super().start()
         if self._engine is not None:
@@ -48,7 +48,7 @@ class LocalVLLMModel(VLLMModel):
         await super().stop()
         if self._engine is not None:
             os.environ.pop(SOCKETS, None)  # processes started from now on must not look for it
-            self._sockets.cleanup()
+            self._sockets.release()
 
     def backend(self) -> Backend:
         if self._engine is None:
