@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from gymq.processes.held_folder import lock_folder
+
 log = logging.getLogger("gymq.sandbox")
 
 _PROC = Path("/proc/self")
@@ -138,42 +140,18 @@ class ControlGroups:
 
     def _sweep(self) -> None:
         """Remove the groups of workers that no longer exist."""
-        left = self._unlocked()
-        if left:
-            time.sleep(1.0)  # A group that another worker is making is locked by then.
-        for folder in left & self._unlocked():
-            try:
-                with _locked(folder):
-                    outer = [parent / folder.name for parent in self.parents]
-                    _remove(tuple(group for path in outer for group in (path, *path.rglob(f"{_PREFIX}*"))))
-            except (FileNotFoundError, BlockingIOError):  # another worker removes it
-                continue
-            except OSError as error:
-                log.warning("the control group of a worker that is gone cannot be removed: %s", error)
-
-    def _unlocked(self) -> set[Path]:
-        """Return the groups that are not locked."""
-        found = set()
         for folder in self.parents[0].glob(f"{_PREFIX}*"):
-            with contextlib.suppress(FileNotFoundError, BlockingIOError), _locked(folder):
-                found.add(folder)
-        return found
-
-
-@contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Lock a group.
-
-    Raises:
-        FileNotFoundError: it is gone.
-        BlockingIOError: another process has locked it.
-    """
-    lock = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        yield
-    finally:
-        os.close(lock)
+            with contextlib.suppress(FileNotFoundError):  # another worker removes it
+                # A younger one may be about to be locked by the worker that makes it.
+                if time.time() - folder.stat().st_mtime < 1.0 or (lock := lock_folder(folder)) is None:
+                    continue
+                outer = [parent / folder.name for parent in self.parents]
+                try:
+                    _remove(tuple(group for path in outer for group in (path, *path.rglob(f"{_PREFIX}*"))))
+                except OSError as error:
+                    log.warning("the control group of a worker that is gone cannot be removed: %s", error)
+                finally:
+                    os.close(lock)
 
 
 class _Tree(NamedTuple):

@@ -35,26 +35,24 @@ class OutOfTime(BaseException):
 
 
 def main() -> None:
-    requests, answers = os.dup(0), os.dup(1)
+    requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     sys.stdin = io.TextIOWrapper(io.BytesIO())  # a program that reads its input finds the end
-    streams = [_Captured(1), _Captured(2)]
+    streams = [_Captured("stdout", 1), _Captured("stderr", 2)]
     signal.signal(signal.SIGALRM, signal.SIG_IGN)
-    # A process that code forks has no part in the conversation.
-    os.register_at_fork(after_in_child=lambda: _close(requests, answers))
+    for conversation in (requests, answers):  # in which a process that code forks has no part
+        os.register_at_fork(after_in_child=conversation.close)
     itself = os.getpid()
-    while True:
-        received = _read(requests)
-        if received is None:
-            return
-        number, request = received
+    while head := requests.read(4 + 8):
+        number, request = head[4:], json.loads(requests.read(int.from_bytes(head[:4], "big")))
         answer = _run(request["code"], request["timeout_s"])
         if os.getpid() != itself:  # code forked, and this is the child at its end
             _leave()
         answer["stdout"], answer["stderr"] = (stream.taken() for stream in streams)
         body = json.dumps({name: _bounded(value) for name, value in answer.items()}).encode()
-        _write(answers, len(body).to_bytes(4, "big") + number + body)
+        answers.write(len(body).to_bytes(4, "big") + number + body)
+        answers.flush()
 
 
 def _run(code: str, timeout_s: float | None) -> dict[str, Any]:
@@ -117,19 +115,17 @@ def _offer_libraries(code: str) -> None:
 class _Captured:
     """One of the streams of this process and of all it starts, collected in a file."""
 
-    def __init__(self, fd: int) -> None:
+    def __init__(self, name: str, fd: int) -> None:
+        self._name = name
         self._fd = fd
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - as long as the process
         os.dup2(self._file.fileno(), fd)
-        # Whatever code does to sys.stdout, the next piece gets a new one.
         self._renew()
 
     def taken(self) -> str:
         """Return what was written since the last time."""
-        try:
-            (sys.stdout if self._fd == 1 else sys.stderr).flush()
-        except Exception:
-            self._renew()
+        with contextlib.suppress(Exception):  # whatever code did to the stream
+            getattr(sys, self._name).flush()
         self._file.seek(0)
         text = self._file.read(MAX_TEXT * 4).decode("utf-8", "replace")
         os.ftruncate(self._file.fileno(), 0)
@@ -139,10 +135,7 @@ class _Captured:
 
     def _renew(self) -> None:
         stream = open(self._fd, "w", encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
-        if self._fd == 1:
-            sys.stdout = stream
-        else:
-            sys.stderr = stream
+        setattr(sys, self._name, stream)
 
 
 def _text_of(error: BaseException) -> str:
@@ -167,42 +160,12 @@ def _on_alarm(_number: int, _frame: FrameType | None) -> None:
     raise OutOfTime
 
 
-def _close(*fds: int) -> None:
-    for fd in fds:
-        with contextlib.suppress(OSError):  # code may have closed it
-            os.close(fd)
-
-
 def _leave() -> NoReturn:
     """End this process as a program does that comes to its end."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()
     os._exit(0)
-
-
-def _read(fd: int) -> tuple[bytes, Any] | None:
-    """Return the number of a message and what it says; None at the end."""
-    head = _read_exactly(fd, 4 + 8)
-    if head is None:
-        return None
-    body = _read_exactly(fd, int.from_bytes(head[:4], "big"))
-    return None if body is None else (head[4:], json.loads(body))
-
-
-def _read_exactly(fd: int, size: int) -> bytes | None:
-    data = b""
-    while len(data) < size:
-        part = os.read(fd, size - len(data))
-        if not part:
-            return None
-        data += part
-    return data
-
-
-def _write(fd: int, data: bytes) -> None:
-    while data:
-        data = data[os.write(fd, data) :]
 
 
 if __name__ == "__main__":

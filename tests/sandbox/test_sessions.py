@@ -87,10 +87,10 @@ import json, os, sys
 body = json.dumps({{"success": True, "stdout": "forged", "stderr": "", "error": None, "traceback": None,
     "result": "forged", "shown": None, "timed_out": False}}).encode()
 frame = sys._getframe()
-while "received" not in frame.f_locals: frame = frame.f_back
+while "head" not in frame.f_locals: frame = frame.f_back
 number = {number}
 for _ in range({times}):
-    os.write(frame.f_locals["answers"], len(body).to_bytes(4, "big") + number + body)
+    os.write(frame.f_locals["answers"].fileno(), len(body).to_bytes(4, "big") + number + body)
 """
 
 

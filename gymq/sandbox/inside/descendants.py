@@ -1,10 +1,9 @@
-"""Find, stop, collect and kill the descendants of this process. Linux only; this process is a subreaper."""
+"""Find, signal, collect and kill the descendants of this process. Linux only; this process is a subreaper."""
 
 from __future__ import annotations
 
 import os
 import signal
-import time
 
 _EMPTY_STATES = (b"05", b"06")  # FIN_WAIT2, TIME_WAIT: of a closed connection only the addresses are left
 
@@ -67,57 +66,33 @@ def pids() -> list[int]:
     return list(found - {os.getpid()})
 
 
-def stat(pid: int) -> list[bytes]:
-    """Return what `/proc/PID/stat` says after the name: the state first.
+def stat(pid: int, thread: int | str = "") -> list[bytes]:
+    """Return what `/proc/PID/stat`, or that of a thread, says after the name: the state first.
 
     Raises:
         OSError: the process does not exist.
     """
-    with open(f"/proc/{pid}/stat", "rb") as file:
+    with open(f"/proc/{pid}/task/{thread}/stat" if thread else f"/proc/{pid}/stat", "rb") as file:
         return file.read().rpartition(b")")[2].split()
 
 
-def stop() -> None:
-    """Stop them all, and any that they start meanwhile, so that they use no processor time until `go_on`."""
-    if os.getpid() == 1:
-        _signal([-1], signal.SIGSTOP)
-        return
-    for _ in range(1000):  # as often as they start others, and continue each other, but not for ever
-        running = [pid for pid in pids() if _state(pid) in (b"R", b"S")]
-        if not running:
-            return
-        _signal(running, signal.SIGSTOP)
-        time.sleep(0.001)  # for them to notice
-
-
-def go_on() -> None:
-    """Let them run again."""
-    _signal([-1] if os.getpid() == 1 else pids(), signal.SIGCONT)
-
-
-def end() -> None:
-    """Kill them all, and any that they start meanwhile, and collect them."""
-    while True:
-        _signal(pids(), signal.SIGKILL)
-        try:
-            os.waitpid(-1, 0)
-        except ChildProcessError:
-            return
-
-
-def _signal(receivers: list[int], number: int) -> None:
-    for pid in receivers:  # -1: everybody else in the namespace of process 1, in one step
+def signal_all(number: int) -> None:
+    """Send a signal to them all."""
+    for pid in [-1] if os.getpid() == 1 else pids():  # -1: everybody else in the namespace of process 1, in one step
         try:
             os.kill(pid, number)
         except ProcessLookupError:
             continue
 
 
-def _state(pid: int) -> bytes | None:
-    try:
-        return stat(pid)[0]
-    except (OSError, IndexError):
-        return None
+def end() -> None:
+    """Kill them all, and any that they start meanwhile, and collect them."""
+    while True:
+        signal_all(signal.SIGKILL)
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return
 
 
 def _most_memory(pid: int) -> int:

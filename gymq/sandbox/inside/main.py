@@ -22,6 +22,8 @@ def main() -> None:
     spec_fd, lifeline_fd, report_fd, *group_fds = map(int, sys.argv[2:])
     with open(spec_fd, "rb") as file:
         spec = Spec(marshal.load(file))
+    for fd in (lifeline_fd, report_fd, *group_fds):
+        os.set_inheritable(fd, False)
     try:
         kernel.set_undumpable()
         uid = supervisor.own_uid() if spec.changes_user else None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import math
 import os
 import resource
@@ -10,9 +9,9 @@ import select
 import signal
 import struct
 import time
+import warnings  # noqa: F401 - `os.execvpe` imports it, where it may be out of the program's reach
 
-from . import descendants, kernel, landlock, system_calls
-from .disk import Disk
+from . import descendants, disk, kernel, landlock, system_calls
 from .group import ProgramGroup
 from .own_time import OwnTime
 from .spec import Spec
@@ -54,20 +53,21 @@ def supervise(spec: Spec, uid: int | None, lifeline_fd: int, group: ProgramGroup
     """
     kernel.become_subreaper()
     began = time.monotonic()
-    disk = Disk(spec)
+    given, _ = disk.taken(spec)
     child = _start(spec, uid, group)
     try:
-        limit, status = _Watch(spec, child, lifeline_fd, disk, group).until_the_end()
+        watch = _Watch(spec, child, lifeline_fd, given, group)
+        limit, status = watch.until_the_end()
         if group is not None and group.ran_out_of_memory():
             limit = "memory"
-        if limit is None and disk.is_full(at_the_end=True):
+        if limit is None and watch.disk_is_full():  # it may have written faster than it was looked at
             limit = "disk"
     finally:
-        _end_all(child, uid)
+        descendants.end()
     if status is None:
         status = -signal.SIGKILL
-    if limit is None:
-        limit = {-signal.SIGXCPU: "time", -signal.SIGXFSZ: "file"}.get(status)
+    if limit is None and status == -signal.SIGXFSZ:
+        limit = "file"
     return f"{status} {limit or '-'} {time.monotonic() - began}"
 
 
@@ -93,7 +93,6 @@ def _become_program(spec: Spec, uid: int | None, group: ProgramGroup | None, wri
             group.enter()
         os.setsid()  # for the scheduler a group of its own, too
         os.nice(5)  # those who wait for programs come first
-        _close_all_but(writer)
         _set_limits(spec)
         _limit(resource.RLIMIT_NOFILE, 256)
         if group is None:
@@ -115,35 +114,10 @@ def _become_program(spec: Spec, uid: int | None, group: ProgramGroup | None, wri
         # Without a control group nothing bounds what sockets hold that no process has.
         system_calls.refuse_others(spec.own_view and group is not None, guarded)
         os.chdir(spec.directory)
-        _execute(spec.argv, spec.env)
+        os.execvpe(spec.argv[0], spec.argv, spec.env)
     except BaseException as error:
         os.write(writer, f"{spec.argv[0]}: {error}".encode()[:4000])
     os._exit(1)
-
-
-def _close_all_but(kept: int) -> None:
-    """Close all files but one and the standard streams.
-
-    They have the numbers that they had in the owner, which may have thousands.
-    """
-    for name in os.listdir("/proc/self/fd"):
-        if int(name) > 2 and int(name) != kept:
-            try:
-                os.close(int(name))
-            except OSError:  # the one by which they were listed
-                continue
-
-
-def _execute(argv: list[str], env: dict[str, str]) -> NoReturn:
-    """Execute a program as `os.execvpe` does, which imports a module that may be out of the user's reach here."""
-    problem: OSError = FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-    for folder in [""] if "/" in argv[0] else env["PATH"].split(":"):
-        try:
-            os.execve(os.path.join(folder, argv[0]), argv, env)
-        except OSError as error:
-            if error.errno not in (errno.ENOENT, errno.ENOTDIR):
-                problem = error
-    raise problem
 
 
 def _become(uid: int) -> None:
@@ -153,9 +127,6 @@ def _become(uid: int) -> None:
 
 
 def _set_limits(spec: Spec) -> None:
-    if spec.time_s is not None:  # for when the watch is kept from looking
-        seconds = math.ceil(spec.time_s) + 1
-        _limit(resource.RLIMIT_CPU, seconds, seconds + 1)
     _limit(resource.RLIMIT_AS, spec.memory_bytes)
     _limit(resource.RLIMIT_FSIZE, spec.file_bytes)
     _limit(resource.RLIMIT_CORE, 0)
@@ -168,21 +139,21 @@ def _descriptors(spec: Spec) -> int:
     return max(32, min(256, for_each_process // socket_bytes))
 
 
-def _limit(which: int, value: int, hard: int | None = None) -> None:
+def _limit(which: int, value: int) -> None:
     allowed = resource.getrlimit(which)[1]
     if allowed != resource.RLIM_INFINITY:
-        value, hard = min(value, allowed), min(hard or value, allowed)
-    resource.setrlimit(which, (value, hard or value))
+        value = min(value, allowed)
+    resource.setrlimit(which, (value, value))
 
 
 class _Watch:
     """Watches a program until it ends, or has to."""
 
-    def __init__(self, spec: Spec, child: int, lifeline_fd: int, disk: Disk, group: ProgramGroup | None) -> None:
+    def __init__(self, spec: Spec, child: int, lifeline_fd: int, given: int, group: ProgramGroup | None) -> None:
         self._spec = spec
         self._child = child
         self._lifeline = lifeline_fd
-        self._disk = disk
+        self._given = given  # files that it did not make
         self._group = group
         self._is_stopped = False
         self._time_s = math.inf if spec.time_s is None else spec.time_s
@@ -228,11 +199,11 @@ class _Watch:
             os.kill(self._child, signal.SIGALRM)
         if self._holds_too_much(everybody):
             return "memory"
-        if self._disk.is_full():
+        if self.disk_is_full():
             return "disk"
         passed = time.monotonic() - self._begun
         if passed > self._clock_s:
-            if passed - self._own.excused() >= self._time_s:  # others left it a processor for as long as it may take
+            if self._own.seconds + self._own.disk_s >= self._time_s:
                 return "time"
             raise TimeoutError(f"it had {self._own.seconds:.1f} s in {passed:.0f} s: the machine is too busy")
         return None
@@ -245,6 +216,11 @@ class _Watch:
             return True
         return self._group.ran_out_of_memory()
 
+    def disk_is_full(self) -> bool:
+        """Return whether there are more files, or more bytes in them, than allowed."""
+        files, size = disk.taken(self._spec)
+        return files - self._given > self._spec.disk_files or size > self._spec.disk_bytes
+
     def _obey(self) -> bool:
         """Obey the owner of a session: begin or end a step, with its time. Return False once the session is over."""
         said = os.read(self._lifeline, select.PIPE_BUF)
@@ -253,7 +229,7 @@ class _Watch:
         # A step that has begun meanwhile must not be stopped for the end of the one before.
         seconds, self._clock_s = STEP.unpack(said[-STEP.size :])
         if seconds == 0:
-            descendants.stop()
+            descendants.signal_all(signal.SIGSTOP)
             self._is_stopped = True
             return True
         # After the warning, a program may end its step by itself in the last second.
@@ -261,7 +237,7 @@ class _Watch:
         self._began()
         if self._is_stopped:
             self._is_stopped = False
-            descendants.go_on()
+            descendants.signal_all(signal.SIGCONT)
         return True
 
     def _began(self) -> None:
@@ -278,17 +254,3 @@ def _processes_of(uid: int) -> int:
         except OSError:
             continue
     return total
-
-
-def _end_all(child: int, uid: int | None) -> None:
-    """Kill everything that came from the program. As process 1 of its namespace our own end does that."""
-    if os.getpid() == 1:
-        return
-    if uid is not None:
-        killer = os.fork()
-        if killer == 0:
-            _become(uid)
-            os.kill(-1, signal.SIGKILL)
-            os._exit(0)
-        os.waitpid(killer, 0)
-    descendants.end()
