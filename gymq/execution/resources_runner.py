@@ -52,7 +52,7 @@ class ResourcesRunner:
     def stats(self) -> dict[str, Any]:
         """Return how many sessions are open, and the weakness of its sandbox, if it has one."""
         # `gymq.sandbox` is imported only where it is used: the import takes long.
-        sandbox = getattr(self._author.options, "sandbox", None)
+        sandbox = getattr(self._author, "sandbox", None)
         return {"sessions": len(self.local.sessions), "sandbox_weakness": str(getattr(sandbox, "weakness", ""))}
 
     async def drain(self, deadline_s: float) -> None:

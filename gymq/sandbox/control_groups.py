@@ -16,7 +16,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 from gymq.processes.held_folder import lock_folder
 
@@ -59,13 +58,11 @@ class ControlGroup:
         return fds
 
     def remove(self) -> None:
-        """End all processes of the group, and remove it.
-
-        Raises:
-            OSError: it could not be removed in time.
-        """
+        """End all processes of the group, and remove it."""
         try:
             _remove(self.folders)
+        except OSError as error:
+            log.error("the control group of a program was not removed: %s", error)
         finally:
             os.close(self.lock)
 
@@ -85,13 +82,13 @@ class ControlGroups:
         Raises:
             OSError: there is no such place.
         """
-        trees, own = dict(_trees()), dict(_own_groups())
-        if "" in trees and _words(trees[""].mounted / "cgroup.controllers") >= _NEEDED:
-            parents = [_with_controllers(trees[""].folder(own[""]), trees[""].mounted)]
-        elif missing := [name for name in _CONTROLLERS if name not in trees]:
+        folders = _own_folders()
+        if "" in folders and _words(folders[""][1] / "cgroup.controllers") >= _NEEDED:
+            parents = [_with_controllers(*folders[""])]
+        elif missing := [name for name in _CONTROLLERS if name not in folders]:
             raise FileNotFoundError(f"the machine has no control groups for {', '.join(missing)}")
         else:
-            parents = [trees[name].folder(own[name]) for name in _CONTROLLERS]
+            parents = [folders[name][0] for name in _CONTROLLERS]
         groups = cls(tuple(parents))
         groups._try()
         groups._sweep()
@@ -139,7 +136,6 @@ class ControlGroups:
                 group.remove()
 
     def _sweep(self) -> None:
-        """Remove the groups of workers that no longer exist."""
         for folder in self.parents[0].glob(f"{_PREFIX}*"):
             with contextlib.suppress(FileNotFoundError):  # another worker removes it
                 # A younger one may be about to be locked by the worker that makes it.
@@ -154,34 +150,20 @@ class ControlGroups:
                     os.close(lock)
 
 
-class _Tree(NamedTuple):
-    """A mounted tree of groups."""
-
-    root: str  # the group that is mounted
-    mounted: Path
-
-    def folder(self, group: str) -> Path:
-        """Return the folder of a group."""
-        return self.mounted / os.path.relpath(group, self.root)
-
-
-def _trees() -> Iterator[tuple[str, _Tree]]:
-    """Return the trees by their controllers; that of version 2 has the name ""."""
+def _own_folders() -> dict[str, tuple[Path, Path]]:
+    """Return the group of this process and the topmost one that is mounted by controller; version 2 is named ""."""
+    groups, found = {}, {}
+    for line in (_PROC / "cgroup").read_text().splitlines():
+        _, controllers, group = line.split(":", 2)
+        groups.update(dict.fromkeys(controllers.split(","), group))
     for line in (_PROC / "mountinfo").read_text().splitlines():
         mount, _, kind = line.partition(" - ")
         _, _, _, root, mounted, *_ = mount.split()
         name, _, options = kind.split(" ", 2)
-        if name in ("cgroup", "cgroup2"):
-            for controller in options.split(",") if name == "cgroup" else [""]:
-                yield controller, _Tree(root, Path(mounted))
-
-
-def _own_groups() -> Iterator[tuple[str, str]]:
-    """Return the groups of this process by controller; that of version 2 has the name ""."""
-    for line in (_PROC / "cgroup").read_text().splitlines():
-        _, controllers, group = line.split(":", 2)
-        for controller in controllers.split(","):
-            yield controller, group
+        for controller in {"cgroup": options.split(","), "cgroup2": [""]}.get(name, []):
+            if controller in groups:
+                found[controller] = (Path(mounted) / os.path.relpath(groups[controller], root), Path(mounted))
+    return found
 
 
 def _with_controllers(own: Path, root: Path) -> Path:
@@ -210,14 +192,12 @@ def _offers(folder: Path) -> bool:
     if not os.access(folder, os.W_OK):
         return False
     switch = folder / "cgroup.subtree_control"
-    if not _words(switch) >= _NEEDED:
-        with contextlib.suppress(OSError):
-            switch.write_text(" ".join(f"+{name}" for name in _NEEDED))
+    with contextlib.suppress(OSError):
+        switch.write_text(" ".join(f"+{name}" for name in _NEEDED))
     return _words(switch) >= _NEEDED
 
 
 def _settings(folders: tuple[Path, ...], memory_bytes: int, processes: int) -> Iterator[tuple[Path, int]]:
-    """Return the values for the files of a group."""
     if len(folders) == 1:
         memory = pids = folders[0]
         yield memory / "memory.max", memory_bytes

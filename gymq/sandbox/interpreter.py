@@ -161,7 +161,6 @@ def _on_alarm(_number: int, _frame: FrameType | None) -> None:
 
 
 def _leave() -> NoReturn:
-    """End this process as a program does that comes to its end."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()

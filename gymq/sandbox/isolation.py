@@ -47,7 +47,7 @@ class Isolation:
     @property
     def confines_files(self) -> bool:
         """Return whether it hides files although it has no view of its own."""
-        return not self.own_view and landlock.is_here()
+        return not self.own_view and landlock.version() >= 2  # before, no file could be moved to another folder
 
     @property
     def holds(self) -> str:

@@ -12,12 +12,12 @@ import sys
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from io import FileIO
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 from gymq.failures import ComponentFailed, InvalidTask
 from gymq.processes.held_folder import HeldFolder
 from gymq.sandbox import visible
-from gymq.sandbox.control_groups import ControlGroup, ControlGroups
+from gymq.sandbox.control_groups import ControlGroups
 from gymq.sandbox.inside.supervisor import STEP
 from gymq.sandbox.interface import (
     LimitName,
@@ -92,19 +92,16 @@ class LocalSandbox(Sandbox):
         raise ComponentFailed(f"no {wanted} for programs on this machine ({'; '.join(problems)}); {_WHAT_HELPS}")
 
     def describe(self) -> str:
-        if self._isolation is None:
-            return "not started"
-        name, holds = self._isolation.name, self._isolation.holds
-        user = "the same user" if self._isolation.user == "same" else "a user of its own"
-        groups = _groups_for(self._isolation)
-        if isinstance(groups, ControlGroups):
-            return f"{name}: {holds}, limits by {groups}; runs as {user}"
-        return f"{name} (weaker): {holds}; {self.weakness}; runs as {user}"
+        isolation = self._ready
+        user = "the same user" if isolation.user == "same" else "a user of its own"
+        weaker = " (weaker)" if self.weakness else ""
+        limits = self.weakness or f"limits by {_groups_for(isolation)}"
+        return f"{isolation.name}{weaker}: {isolation.holds}; {limits}; runs as {user}"
 
     @property
     def weakness(self) -> str:
-        groups = None if self._isolation is None else _groups_for(self._isolation)
-        if not isinstance(groups, str):
+        groups = _groups_for(self._ready)
+        if isinstance(groups, ControlGroups):
             return ""
         return (
             f"limits are not exact without control groups: {groups} (docs/sandbox.md#exact-limits says how to get them)"
@@ -144,7 +141,6 @@ class LocalSandbox(Sandbox):
 
 
 async def _run(isolation: Isolation, python: str, program: Program, limits: Limits) -> ProgramResult:
-    """Run a program to its end."""
     supervised = await _Supervised.start(isolation, python, program, limits)
     patience = None if limits.time_s is None else clock_s(limits.time_s) + _END_S
     try:
@@ -155,16 +151,8 @@ async def _run(isolation: Isolation, python: str, program: Program, limits: Limi
         await supervised.end()
     if ended.limit == "time":
         raise ComponentFailed("a sandbox did not end its program in time")
-    report = supervised.report(ended.stderr)
-    return replace(ended, exit_status=report.exit_status, limit=ended.limit or report.limit, seconds=report.seconds)
-
-
-class _Report(NamedTuple):
-    """The report of a supervisor."""
-
-    exit_status: int
-    limit: LimitName | None
-    seconds: float
+    exit_status, limit, seconds = supervised.report(ended.stderr)
+    return replace(ended, exit_status=exit_status, limit=ended.limit or limit, seconds=seconds)
 
 
 class _Supervised:
@@ -204,13 +192,14 @@ class _Supervised:
                         held = HeldFolder.take()
                         taken.callback(held.release)
                         folder = held.path
+                    values = _spec(isolation, program, limits, folder, python)
                     counters = []
                     groups = _groups_for(isolation)
                     if isinstance(groups, ControlGroups):
-                        group = groups.make(_group_bytes(isolation, limits), limits.processes)
-                        taken.callback(_remove_group, group)
+                        group = groups.make(values["group_bytes"], limits.processes)
+                        taken.callback(group.remove)
                         counters = group.open_files(given)
-                    spec = open_sealed(given, marshal.dumps(_spec(isolation, program, limits, folder, python)))
+                    spec = open_sealed(given, marshal.dumps(values))
                     their_lifeline, our_lifeline = os.pipe()
                     given.callback(os.close, their_lifeline)
                     lifeline = taken.enter_context(FileIO(our_lifeline, "w"))
@@ -232,8 +221,8 @@ class _Supervised:
             undo.pop_all()
         return cls(process, lifeline, report, taken)
 
-    def report(self, stderr: bytes) -> _Report:
-        """Return what the supervisor reported at its end."""
+    def report(self, stderr: bytes) -> tuple[int, LimitName | None, float]:
+        """Return what the supervisor reported at its end: exit status, limit, seconds."""
         if self._said.startswith("failed "):
             raise ComponentFailed(f"a program could not be run: {self._said.removeprefix('failed ')}")
         if not self._said:
@@ -241,7 +230,7 @@ class _Supervised:
             status = self.process.returncode
             raise ComponentFailed(f"a sandbox ended with status {status} and without a report; it said: {said}")
         exit_status, limit, seconds = self._said.split()
-        return _Report(int(exit_status), None if limit == "-" else cast(LimitName, limit), float(seconds))
+        return int(exit_status), None if limit == "-" else cast(LimitName, limit), float(seconds)
 
     def begin_step(self, time_s: float) -> None:
         """Let a session's program run for so many seconds of its own; with 0, stop it until the next step."""
@@ -276,13 +265,6 @@ async def _release(taken: contextlib.ExitStack) -> None:
     await asyncio.shield(asyncio.to_thread(taken.pop_all().close))
 
 
-def _remove_group(group: ControlGroup) -> None:
-    try:
-        group.remove()
-    except OSError as error:
-        log.error("the control group of a program was not removed: %s", error)
-
-
 class _LocalSession(StreamSession):
     """A supervised program that stays, and is stopped while it has nothing to answer."""
 
@@ -303,7 +285,8 @@ class _LocalSession(StreamSession):
         except TimeoutError:
             raise ComponentFailed("a sandbox did not end a step of its session in time") from None
         except SessionEnded:
-            if self._supervised.report(b"").limit == "time":
+            _, limit, _ = self._supervised.report(b"")
+            if limit == "time":
                 raise TimeoutError from None
             raise
         self._supervised.begin_step(0.0)
@@ -330,10 +313,6 @@ def _groups_for(isolation: Isolation) -> ControlGroups | str:
     return _control_groups()
 
 
-def _group_bytes(isolation: Isolation, limits: Limits) -> int:
-    return limits.memory_bytes + (limits.disk_bytes if isolation.own_view else 0)  # then its files are in memory
-
-
 def _spec(isolation: Isolation, program: Program, limits: Limits, folder: str | None, python: str) -> dict[str, Any]:
     directory, path = folder or _BOX, f"{os.path.dirname(python)}:{_PATH}"
     if program.image is not None:
@@ -354,7 +333,7 @@ def _spec(isolation: Isolation, program: Program, limits: Limits, folder: str | 
         "folders": dict(given),
         "view": visible.view(),
         **asdict(limits),
-        "group_bytes": _group_bytes(isolation, limits),
+        "group_bytes": limits.memory_bytes + (limits.disk_bytes if isolation.own_view else 0),
         "clock_s": None if limits.time_s is None else clock_s(limits.time_s),
         "builds_view": isolation.name == "namespaces",
         "own_view": isolation.own_view,

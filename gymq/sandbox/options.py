@@ -33,7 +33,6 @@ class SandboxOptions(pydantic.BaseModel):
     image: str | None = None  # docker: for programs that name none
     ray_address: str = "auto"  # of the cluster, as `ray.init` takes it
     memory_mib: pydantic.PositiveInt | None = None  # of a program; default: what the worker finds right
-    _weakness: str = ""  # once it is started
 
     @pydantic.model_validator(mode="after")
     def _check_provider(self) -> SandboxOptions:
@@ -57,13 +56,7 @@ class SandboxOptions(pydantic.BaseModel):
             await sandbox.start()
         except ComponentFailed as error:
             raise OptionsError(f"sandbox: {error.message}") from None
-        self._weakness = sandbox.weakness
         return sandbox
-
-    @property
-    def weakness(self) -> str:
-        """The `Sandbox.weakness` of the sandbox that was started."""
-        return self._weakness
 
     def _provider(self) -> Provider:
         if self.provider == "local":

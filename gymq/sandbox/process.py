@@ -25,15 +25,12 @@ def open_sealed(stack: contextlib.ExitStack, content: bytes) -> int:
     Args:
         stack: closes it.
     """
-    written = os.memfd_create("gymq", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    with os.fdopen(written, "wb") as file:
-        file.write(content)
-        file.flush()
-        # A program opens `/dev/stdin` as its own user.
-        os.fchmod(written, 0o444)
-        fcntl.fcntl(written, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
-        fd = os.open(f"/proc/self/fd/{written}", os.O_RDONLY | os.O_CLOEXEC)
+    fd = os.memfd_create("gymq", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
     stack.callback(os.close, fd)
+    with os.fdopen(fd, "wb", closefd=False) as file:
+        file.write(content)
+    os.lseek(fd, 0, os.SEEK_SET)
+    fcntl.fcntl(fd, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK)
     return fd
 
 

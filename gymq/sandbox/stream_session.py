@@ -28,18 +28,15 @@ class StreamSession(ProgramSession):
     async def exchange(self, message: bytes, timeout_s: float) -> bytes:
         # A later answer would be taken for that to the next message.
         async with OnFailureAwait(self.close), asyncio.timeout(timeout_s):
-            return await self._exchange(message)
-
-    async def _exchange(self, message: bytes) -> bytes:
-        try:
-            number = secrets.token_bytes(8)
-            self._writer.write(len(message).to_bytes(4, "big") + number + message)
-            await self._writer.drain()
-            length = int.from_bytes(await self._reader.readexactly(4), "big")
-            if await self._reader.readexactly(len(number)) != number:
-                raise SessionEnded("the program sent an unsolicited message")
-            if length > self._max_bytes:
-                raise SessionEnded(f"the program sent a message of {length} bytes, more than {self._max_bytes}")
-            return await self._reader.readexactly(length)
-        except (asyncio.IncompleteReadError, ConnectionError):
-            raise SessionEnded("the program of the session ended") from None
+            try:
+                number = secrets.token_bytes(8)
+                self._writer.write(len(message).to_bytes(4, "big") + number + message)
+                await self._writer.drain()
+                length = int.from_bytes(await self._reader.readexactly(4), "big")
+                if await self._reader.readexactly(len(number)) != number:
+                    raise SessionEnded("the program sent an unsolicited message")
+                if length > self._max_bytes:
+                    raise SessionEnded(f"the program sent a message of {length} bytes, more than {self._max_bytes}")
+                return await self._reader.readexactly(length)
+            except (asyncio.IncompleteReadError, ConnectionError):
+                raise SessionEnded("the program of the session ended") from None

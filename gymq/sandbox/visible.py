@@ -83,8 +83,7 @@ def _modules_of_workers() -> Iterator[str]:
 
 @functools.cache  # it reads a file of every package that is installed
 def _offered() -> list[str]:
-    entered = (importlib.metadata.entry_points(group=group) for group in _ENTRY_POINTS)
-    return [entry.module for entries in entered for entry in entries]
+    return [entry.module for group in _ENTRY_POINTS for entry in importlib.metadata.entry_points(group=group)]
 
 
 def _code_of(modules: Iterable[str], search_path: Iterable[str]) -> set[str]:
@@ -105,11 +104,7 @@ def _places_of(package: str) -> list[str]:
         spec = importlib.util.find_spec(package)
     except (ImportError, ValueError):
         return []
-    if spec is None:
-        return []
-    if spec.submodule_search_locations is not None:
-        return list(spec.submodule_search_locations)
-    return [spec.origin] if spec.has_location and spec.origin is not None else []
+    return [] if spec is None else [*(spec.submodule_search_locations or ()), spec.origin or ""]
 
 
 def _surroundings(place: str) -> str:

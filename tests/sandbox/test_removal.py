@@ -41,14 +41,15 @@ async def test_a_start_that_fails_leaves_nothing_and_the_event_loop_does_not_wai
 
     def remove_group(group: ControlGroup) -> None:
         removed.extend((threading.current_thread(), folder) for folder in group.folders)
-        group.remove()
+        removed_group(group)
 
     async def start_process(*given: object, **options: object) -> None:
         raise ComponentFailed("sh cannot be run")
 
     released = HeldFolder.release
     monkeypatch.setattr(HeldFolder, "release", release)
-    monkeypatch.setattr(local, "_remove_group", remove_group)
+    removed_group = ControlGroup.remove
+    monkeypatch.setattr(ControlGroup, "remove", remove_group)
     monkeypatch.setattr(local, "start_process", start_process)
     open_files = os.listdir("/proc/self/fd")
     with pytest.raises(ComponentFailed, match="sh cannot be run"):

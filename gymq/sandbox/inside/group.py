@@ -50,7 +50,6 @@ class ProgramGroup:
 
 
 def _after(name: bytes, fd: int) -> int:
-    """Return the number after a name."""
     words = _words(fd)
     return int(words[words.index(name) + 1])
 

@@ -51,7 +51,11 @@ def main() -> NoReturn:
             memory = descendants.use_too_much_memory(descendants.pids(), memory_bytes)
         if line in ready or memory:
             break
-    _end(child)
+    if LINUX:
+        descendants.end()
+    else:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
     if memory and status is None:
         os.write(line, b"memory")
     _exit_like(-signal.SIGKILL if status is None else status)
@@ -89,14 +93,6 @@ def _become(program: list[str]) -> NoReturn:
     except OSError as error:
         os.write(2, f"{program[0]}: {error.strerror}\n".encode())
     os._exit(127)  # as shells do without a program
-
-
-def _end(child: int) -> None:
-    if LINUX:
-        descendants.end()
-        return
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(child, signal.SIGKILL)
 
 
 def _exit_like(status: int) -> NoReturn:

@@ -24,11 +24,6 @@ def version() -> int:
         return 0
 
 
-def is_here() -> bool:
-    """Return whether the kernel can do this. In version 1, no file could be moved to another folder."""
-    return version() >= 2
-
-
 def confine(view: list[tuple[str, bool]], own: str) -> None:
     """Let this process, and all that come from it, use only these files from now on, and signal no others.
 

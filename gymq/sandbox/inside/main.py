@@ -30,9 +30,8 @@ def main() -> None:
         if spec.builds_view:
             view.build(spec, os.getuid() if uid is None else uid)
         view.fill(spec, uid)
-        report = supervisor.supervise(
-            spec, uid, lifeline_fd, ProgramGroup(group_fds, spec.group_bytes) if group_fds else None
-        )
+        group = ProgramGroup(group_fds, spec.group_bytes) if group_fds else None
+        report = supervisor.supervise(spec, uid, lifeline_fd, group)
     except (OSError, ValueError, MemoryError) as error:
         report = f"failed {type(error).__name__}: {error}"
     os.write(report_fd, report.encode())

@@ -6,10 +6,7 @@ import os
 import time
 
 from . import descendants
-
-TYPE_CHECKING = False
-if TYPE_CHECKING:  # the import would take longer than the rest
-    from .group import ProgramGroup
+from .group import ProgramGroup
 
 _TICK_S = 1 / os.sysconf("SC_CLK_TCK")
 _RUNS, _WAITS = b"R", b"D"  # states: wants a processor, waits for a disk
@@ -71,7 +68,6 @@ def _computed(everybody: list[int]) -> float:
 
 
 def _states(everybody: list[int]) -> set[bytes]:
-    """Return the states of all threads."""
     found = set()
     for pid in everybody:
         try:

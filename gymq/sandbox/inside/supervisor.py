@@ -93,16 +93,22 @@ def _become_program(spec: Spec, uid: int | None, group: ProgramGroup | None, wri
             group.enter()
         os.setsid()  # for the scheduler a group of its own, too
         os.nice(5)  # those who wait for programs come first
-        _set_limits(spec)
+        _limit(resource.RLIMIT_AS, spec.memory_bytes)
+        _limit(resource.RLIMIT_FSIZE, spec.file_bytes)
+        _limit(resource.RLIMIT_CORE, 0)
         _limit(resource.RLIMIT_NOFILE, 256)
         if group is None:
             others = 0 if uid is not None else _processes_of(os.getuid()) - 1
             _limit(resource.RLIMIT_NPROC, spec.processes + others)
-            _limit(resource.RLIMIT_NOFILE, _descriptors(spec))
+            # The number of descriptors, of which as many again may be on their way in sockets, is all that bounds what
+            # the kernel holds for them: 256 KiB for a socket.
+            _limit(resource.RLIMIT_NOFILE, max(32, min(256, spec.memory_bytes // (spec.processes + 1) // 2**18)))
         os.umask(0o022)
         kernel.drop_bounding_set()
         if uid is not None:
-            _become(uid)
+            os.setgroups([])
+            os.setresgid(uid, uid, uid)
+            os.setresuid(uid, uid, uid)
         for number in (signal.SIGPIPE, signal.SIGXFSZ):  # which Python ignores, and programs would inherit that
             signal.signal(number, signal.SIG_DFL)
         kernel.drop_privileges()
@@ -118,25 +124,6 @@ def _become_program(spec: Spec, uid: int | None, group: ProgramGroup | None, wri
     except BaseException as error:
         os.write(writer, f"{spec.argv[0]}: {error}".encode()[:4000])
     os._exit(1)
-
-
-def _become(uid: int) -> None:
-    os.setgroups([])
-    os.setresgid(uid, uid, uid)
-    os.setresuid(uid, uid, uid)
-
-
-def _set_limits(spec: Spec) -> None:
-    _limit(resource.RLIMIT_AS, spec.memory_bytes)
-    _limit(resource.RLIMIT_FSIZE, spec.file_bytes)
-    _limit(resource.RLIMIT_CORE, 0)
-
-
-def _descriptors(spec: Spec) -> int:
-    """Return how many descriptors a process may have where only their number bounds what the kernel holds for them."""
-    for_each_process = spec.memory_bytes // (spec.processes + 1)  # and as many again may be on their way in sockets
-    socket_bytes = 256 * 1024  # that a socket may hold
-    return max(32, min(256, for_each_process // socket_bytes))
 
 
 def _limit(which: int, value: int) -> None:
@@ -189,7 +176,6 @@ class _Watch:
             pause = max(_PAUSE_S, 10 * (time.monotonic() - began))  # at most a tenth of the time is spent on looking
 
     def _look(self, late_s: float) -> str | None:
-        """Return the limit that the program exceeded, if any."""
         everybody = descendants.pids()
         self._own.look(everybody, late_s)
         if self._own.seconds >= self._time_s:

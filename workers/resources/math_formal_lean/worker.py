@@ -92,11 +92,11 @@ class FormalProofs(gymq.Resources[TheoremRow]):
         options = self.options
         self._template = _template(options.refinement_prompt_template)
         self._compiled = self._as_meant if options.hardened else self._as_published
-        self._sandbox = None if options.local_lean is None else await options.sandbox.started()
+        self.sandbox = None if options.local_lean is None else await options.sandbox.started()
         headers = {"Authorization": f"Bearer {options.kimina_api_key}"} if options.kimina_api_key else {}
         self._compiler: Compiler
-        if self._sandbox is not None and options.local_lean is not None:
-            self._compiler = local = Local(self._sandbox, options.sandbox, options.local_lean)
+        if self.sandbox is not None and options.local_lean is not None:
+            self._compiler = local = Local(self.sandbox, options.sandbox, options.local_lean)
             await local.check()
         elif options.kimina_url is not None:
             self._compiler = Kimina(options.kimina_url, self.post)
@@ -106,8 +106,8 @@ class FormalProofs(gymq.Resources[TheoremRow]):
 
     async def stop(self) -> None:
         await self._http.close()
-        if self._sandbox is not None:
-            await self._sandbox.stop()
+        if self.sandbox is not None:
+            await self.sandbox.stop()
 
     async def post(self, url: str, body: dict[str, Any], timeout_s: float) -> tuple[int, str]:
         """See `compiler.Post`."""
