@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import get_args
 
 from gymq.defaults import Layout
-from tests.releases.later import release
+from tests.releases.later import install_wheel, release
 
 from .experiment import NoFaults, Releases, run
 from .promises import Verdict, judge
@@ -30,16 +30,19 @@ def main() -> int:
     parser.add_argument("--layout", choices=get_args(Layout), default="kinds")
     parser.add_argument("--no-faults", action="store_true")
     parser.add_argument(
-        "--mixed", action="store_true", help="processes of two releases; those of even seeds begin with the later one"
+        "--mixed", action="store_true", help="processes of two wheels; those of even seeds begin with the later one"
     )
     given = parser.parse_args()
     verdicts: list[Verdict] = []
     kept = True
-    later = release(Path(tempfile.mkdtemp(prefix="later-")), "oldest=1, newest=2") if given.mixed else None
+    wheels, this, later = Path(tempfile.mkdtemp(prefix="wheels-")), None, None
+    if given.mixed:
+        this = install_wheel(wheels / "this")
+        later = release(wheels / "later", "oldest=1, newest=2")
     for seed in range(given.first_seed, given.first_seed + given.seeds):
         folder = Path(tempfile.mkdtemp(prefix=f"chaos-{seed}-"))
         scenario = Scenario(seed, given.single, given.stateful, given.turns, given.layout)
-        releases = Releases(None, later) if seed % 2 else Releases(later, None)
+        releases = Releases(this, later) if seed % 2 else Releases(later, this)
         try:
             verdict = judge(
                 scenario,
@@ -61,8 +64,7 @@ def main() -> int:
         if verdict.kept:
             shutil.rmtree(folder)
         kept = kept and verdict.kept
-    if later is not None:
-        shutil.rmtree(later)
+    shutil.rmtree(wheels)
     print(f"{len(verdicts)} seeds, promises {'kept' if kept else 'BROKEN'}: {total(verdicts)}")
     return 0 if kept else 1
 

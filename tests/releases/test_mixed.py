@@ -23,6 +23,8 @@ from gymq.protocol.instances import Instance
 from tests.releases.later import release
 from tests.support.waiting import until, until_answer
 
+pytest.importorskip("hatchling", reason="run `make test`: it installs what builds a wheel")
+
 HERE = Path(__file__).parent
 GYMQ = [sys.executable, "-c", "from gymq.cli import main; main()"]
 NUM_ROWS, NUM_REPEATS = 40, 2
