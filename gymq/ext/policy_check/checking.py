@@ -15,7 +15,6 @@ from gymq.bus.discovery import find_workers
 from gymq.bus.rpc.calls import Calls
 from gymq.cli.shared.cluster import connected, running_url
 from gymq.cluster.launch import Cluster
-from gymq.cluster.worker_process import build
 from gymq.config import Config, Instance, load
 from gymq.config.assembled import POLICY, POLICY_KEYS, first_set, instance
 from gymq.config.overrides import from_option
@@ -26,13 +25,11 @@ from gymq.ext.policy_check.reference import PolicyReference
 from gymq.ext.policy_check.source import LogProbSource, Unknown
 from gymq.ext.policy_check.vllm_prompts import PromptLogProbs
 from gymq.failures import RolloutError
-from gymq.model import Model
 from gymq.protocol import subjects
 from gymq.protocol.messages import Generate, Generated, PromptRead, ReadPrompt
 from gymq.render import listing, listing_console, printable
 
 CALL_S = 60.0  # all calls are made at once
-PROBE_S = 10.0  # for the first answer
 _VLLM = "vllm_model"
 _MODELS = "responses_api_models"
 
@@ -71,7 +68,6 @@ def _chosen(name: str | None, models: Sequence[str], place: str) -> str:
 async def check_instance(found: tuple[Config, Instance], reference: Path | None, tolerance: float) -> int:
     """Check a model in a cluster that is started for it."""
     config, checked = found
-    await _probe(checked)
     source = await _reference(reference)
     with tempfile.TemporaryDirectory(prefix="gymq-check-") as folder:
         variables = process_variables(config.tree)
@@ -80,20 +76,6 @@ async def check_instance(found: tuple[Config, Instance], reference: Path | None,
             await Bus.connect(cluster.url, role="client", name="gymq check-policy") as bus,
         ):
             return _report(await _check(bus, checked.name, source, tolerance))
-
-
-async def _probe(checked: Instance) -> None:
-    """Ask a model once: an engine that is not there would take all calls until their deadline.
-
-    Raises:
-        UsageError: there was no answer.
-    """
-    model = build(checked)
-    assert isinstance(model, Model)
-    try:
-        await model.probe(PROBE_S)
-    except RolloutError as error:
-        raise UsageError(f"{checked.name}: {error.message}") from None
 
 
 async def check_cluster(name: str | None, nats: str | None, reference: Path | None, tolerance: float) -> int:
