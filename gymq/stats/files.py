@@ -118,18 +118,21 @@ def read_statistics(
                 numbers=numbers_of(fields, result.response.usage),
             )
         if files.failures.exists():
-            _add_failures(profile, files.failures, counts, pooled)
+            _add_failures(profile, files.failures, counts, inputs, pooled)
         if report is not None:
             _write_report(report, inputs, results, snapshot or profile.snapshot(), allow_partial=allow_partial)
     return RunStatistics(profile, truncated)
 
 
-def _add_failures(profile: RunningProfile, failures: Path, counts: TaskCounts, pooled: str | None) -> None:
+def _add_failures(
+    profile: RunningProfile, failures: Path, counts: TaskCounts, inputs: _SortedLines, pooled: str | None
+) -> None:
     for _, where, line in numbered_lines(JsonlFile(failures)):
         failure = _decoded(_decode_failure, where, line)
         if failure.task_index is None or failure.rollout_index is None or failure.agent_ref is None:
             continue  # a refused row of the input, without a rollout
-        agent = pooled or failure.agent_ref.name
+        # The failure of an outcome that nobody could read names no agent that there is.
+        agent = pooled or inputs.agent((failure.task_index, failure.rollout_index)) or failure.agent_ref.name
         is_last = profile.add_failure(
             agent,
             failure.task_index,
