@@ -80,12 +80,12 @@ async def test_a_call_asks_a_full_worker_only_so_often(bus: Bus, run: str, chang
 
 
 async def test_a_call_asks_a_full_worker_only_until_its_time_is_over(bus: Bus, run: str, change: Change) -> None:
-    # The last request is answered 0.2 s before the deadline; one that is under way at the deadline has no reply.
-    change("call", first_pause_s=0.6, longest_pause_s=0.6, jitter=0.0)
+    # The last request is answered 1 s before the deadline; one that is under way at the deadline has no reply.
+    change("call", first_pause_s=1.5, longest_pause_s=1.5, jitter=0.0)
     worker = Replies(bus, lambda _number: failure(FailureClass.SATURATED))
     await worker.serve(run)
     with pytest.raises(RolloutError) as failed:
-        await called(bus, run, ask(timeout_s=2.0))
+        await called(bus, run, ask(timeout_s=2.5))
     assert failed.value.failure_class is FailureClass.SATURATED
     assert worker.num_requests > 1
 
