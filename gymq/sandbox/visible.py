@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import glob
-import importlib.metadata
 import importlib.util
 import os
 import sys
@@ -13,12 +12,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from gymq.authoring import Worker
+from gymq.extensions import extensions
 
 _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _SETTINGS = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/localtime")
 _APPLICATIONS = ("/usr/src", "/usr/local/src")  # where images put what they serve
 _PARTS_OF_PYTHON = ("bin", "lib", "lib32", "lib64", "libexec", "share", "etc", "ssl")
-_ENTRY_POINTS = ("gymq.agents", "gymq.models", "gymq.resources")
+_KINDS = ("agents", "models", "resources")
 _SITE = ("site-packages", "dist-packages")
 
 
@@ -81,9 +81,9 @@ def _modules_of_workers() -> Iterator[str]:
     yield from _offered()
 
 
-@functools.cache  # it reads a file of every package that is installed
+@functools.cache  # asked for each program
 def _offered() -> list[str]:
-    return [entry.module for group in _ENTRY_POINTS for entry in importlib.metadata.entry_points(group=group)]
+    return [entry.module for kind in _KINDS for entry in extensions(kind)]
 
 
 def _code_of(modules: Iterable[str], search_path: Iterable[str]) -> set[str]:
@@ -104,7 +104,11 @@ def _places_of(package: str) -> list[str]:
         spec = importlib.util.find_spec(package)
     except (ImportError, ValueError):
         return []
-    return [] if spec is None else [*(spec.submodule_search_locations or ()), spec.origin or ""]
+    if spec is None:
+        return []
+    if spec.submodule_search_locations is not None:
+        return list(spec.submodule_search_locations)
+    return [spec.origin] if spec.has_location and spec.origin is not None else []
 
 
 def _surroundings(place: str) -> str:
