@@ -42,7 +42,7 @@ class HeldFolder:
         path = os.path.join(parent, _new_name() if name is None else _digest(name))
         alone = os.open(parent, os.O_RDONLY | os.O_CLOEXEC)
         try:
-            fcntl.flock(alone, fcntl.LOCK_EX)  # until it is closed, nobody else takes a folder
+            fcntl.flock(alone, fcntl.LOCK_EX)  # until it is closed, no other process takes a folder
             left = list(_moved_away(parent))
             if left:
                 threading.Thread(target=_remove_left, args=(left,)).start()
@@ -95,8 +95,8 @@ def _own_parent() -> str:
     found = os.lstat(path)
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != user or found.st_mode & 0o022:
         raise PermissionError(
-            f"{path} has to be a folder of user {user} in which nobody else may write (mode 0711), and is not: remove "
-            f"it, or set TMPDIR to a folder of your own"
+            f"{path} has to be a folder of user {user} in which no other user may write (mode 0711), and is not: "
+            f"remove it, or set TMPDIR to a folder of your own"
         )
     return path
 

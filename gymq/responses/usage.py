@@ -34,6 +34,7 @@ def reasoning_tokens(usage: Mapping[str, Any]) -> int:
 
 
 def usage_object(input_: int, cached: int | None, output: int, reasoning: int | None, total: int) -> dict[str, Any]:
+    """Return a usage in Responses form, in tokens; None: the number is unknown."""
     return {
         "input_tokens": input_,
         "input_tokens_details": {"cached_tokens": cached},
@@ -44,5 +45,6 @@ def usage_object(input_: int, cached: int | None, output: int, reasoning: int | 
 
 
 def usage_detail(usage: Mapping[str, Any], details: str, name: str) -> int | None:
+    """Return a number of tokens in the details of a usage; None: it is not reported."""
     nested = usage.get(details)
     return None if nested is None else nested.get(name)

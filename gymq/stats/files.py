@@ -131,7 +131,7 @@ def _add_failures(
         failure = _decoded(_decode_failure, where, line)
         if failure.task_index is None or failure.rollout_index is None or failure.agent_ref is None:
             continue  # a refused row of the input, without a rollout
-        # The failure of an outcome that nobody could read names no agent that there is.
+        # The failure of an unreadable outcome does not name a real agent.
         agent = pooled or inputs.agent((failure.task_index, failure.rollout_index)) or failure.agent_ref.name
         is_last = profile.add_failure(
             agent,

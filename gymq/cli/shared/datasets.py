@@ -34,7 +34,8 @@ def ready_rows(block: DatasetBlock) -> Path:
     rows = block.rows()
     if rows.is_file():
         return rows
-    for found in extensions("preparations"):
-        made: Path = asyncio.run(found.load()(block))
-        return made
-    raise UsageError(f"{block.file} does not exist, and no package has the entry point gymq.preparations")
+    found = extensions("preparations")
+    if not found:
+        raise UsageError(f"{block.file} does not exist, and no package has the entry point gymq.preparations")
+    made: Path = asyncio.run(found[0].load()(block))
+    return made

@@ -14,10 +14,10 @@ _FIRST_PORT, _LAST_PORT = 20_000, 29_999
 
 
 def hold_port(port: int | None = None) -> socket.socket:
-    """Keep a port for a server of this machine that can still listen on it: nobody else gets it from this function.
+    """Reserve a port for a server of this machine, which can still listen on it; no other caller gets the same port.
 
     Args:
-        port: the port; if None, a random one that nobody uses.
+        port: the port; if None, a random one that is not in use.
 
     Returns:
         A socket that holds the port until it is closed.

@@ -61,7 +61,7 @@ async def profile_run(
             async for sequence, outcome in OutcomeStore(bus).read(run, task, after=after):
                 _add(found, sequence, outcome)
         else:
-            paths = await _writeprint_statistics(OutcomeStore(bus).read(run, task), found, output)
+            paths = await _write_report(OutcomeStore(bus).read(run, task), found, output)
     snapshot = found.snapshot(ks)
     if not snapshot.agents:
         where = f"run {run}" if task is None else f"task {task} of run {run}"
@@ -72,7 +72,7 @@ async def profile_run(
     return 0
 
 
-async def _writeprint_statistics(
+async def _write_report(
     outcomes: AsyncIterator[tuple[int, Outcome]], found: RunningProfile, output: Path
 ) -> ReportFiles:
     """Add the outcomes to `found`, and write their report by way of the files of a run."""
