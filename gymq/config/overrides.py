@@ -61,9 +61,11 @@ class Override:
 
 
 class _Place(NamedTuple):
-    """The existing part of the keys of an override, and the names that exist at its end."""
+    """The existing part of the keys of an override, the last mapping on it, and the names that exist at its end."""
 
     path: tuple[Any, ...]
+    mapping: DictConfig
+    depth: int  # of the mapping: how many of the keys lead to it
     names: list[str]
     complete: bool
 
@@ -143,28 +145,20 @@ def apply(config: DictConfig, overrides: Sequence[Override], known: frozenset[st
     Raises:
         ConfigError: a key to change or delete does not exist, or a value cannot be merged.
     """
-    waiting: list[tuple[Override, DictConfig]] = []  # merged together, because each merge walks the whole tree
-    applied: list[Override] = []
+    applied = []
     for given in overrides:
-        if any(other.keys[0] == given.keys[0] for other, _ in waiting):
-            _merge(config, waiting)
-            waiting = []
         override = _of_implementation(config, given)
         applied.append(override)
         place = _find(config, override)
-        if waiting and (override.action == "delete" or (override.action == "change" and not place.complete)):
-            _merge(config, waiting)
-            waiting = []
-            place = _find(config, override)
         settable = place.complete or (not place.path and override.keys[0] in known)
         if (override.action == "change" and not settable) or (override.action == "delete" and not place.complete):
             raise _unknown(override, place)
         if override.action == "delete":
-            _delete(config, place, override)
+            _delete(place, override)
         else:
+            # Into that mapping and not into the root: a merge walks everything below.
             path = (*place.path, *override.keys[len(place.path) :])
-            waiting.append((override, _nested(override, path)))
-    _merge(config, waiting)
+            _merge(place.mapping, override, path[place.depth :])
     return applied
 
 
@@ -196,24 +190,29 @@ def _of_implementation(config: DictConfig, override: Override) -> Override:
 def overlay(overrides: Iterable[Override]) -> DictConfig:
     """Return the values of the overrides alone; a deleted key is null."""
     config = OmegaConf.create()
-    _merge(config, [(override, _nested(override, override.keys)) for override in overrides])
+    for override in overrides:
+        _merge(config, override, override.keys)
     return config
 
 
 def _find(config: DictConfig, override: Override) -> _Place:
     node: Any = config
+    mapping, depth = config, 0
     path: tuple[Any, ...] = ()
     for key in override.keys:
         if isinstance(node, ListConfig):
             raise override.error(f"{'.'.join(map(str, path))} is a list; give the whole list")
-        members: dict[str, Any] = {str(name): name for name in node} if isinstance(node, DictConfig) else {}
+        if not isinstance(node, DictConfig):
+            return _Place(path, mapping, depth, [], complete=False)
+        mapping, depth = node, len(path)
+        members: dict[str, Any] = {str(name): name for name in mapping}
         if key not in members:
-            return _Place(path, list(members), complete=False)
+            return _Place(path, mapping, depth, list(members), complete=False)
         name = members[key]
         path += (name,)
-        has_value = not OmegaConf.is_interpolation(node, name) and not OmegaConf.is_missing(node, name)
-        node = node[name] if has_value else None
-    return _Place(path, [], complete=True)
+        has_value = not OmegaConf.is_interpolation(mapping, name) and not OmegaConf.is_missing(mapping, name)
+        node = mapping[name] if has_value else None
+    return _Place(path, mapping, depth, [], complete=True)
 
 
 def _unknown(override: Override, place: _Place) -> ConfigError:
@@ -224,33 +223,20 @@ def _unknown(override: Override, place: _Place) -> ConfigError:
     return override.error(f"there is no {'.'.join(missing)}{hint}")
 
 
-def _delete(config: DictConfig, place: _Place, override: Override) -> None:
-    parent: Any = config
-    for key in place.path[:-1]:
-        parent = parent[key]
+def _delete(place: _Place, override: Override) -> None:
+    key = place.path[-1]
     if override.has_value:
-        value = cast(dict[Any, Any], OmegaConf.to_container(parent, resolve=False))[place.path[-1]]
+        value = cast(dict[Any, Any], OmegaConf.to_container(place.mapping, resolve=False))[key]
         if value != override.value:
             raise override.error("the key has a different value")
-    del parent[place.path[-1]]
+    del place.mapping[key]
 
 
-def _nested(override: Override, path: tuple[Any, ...]) -> DictConfig:
+def _merge(mapping: DictConfig, override: Override, path: Sequence[Any]) -> None:
     value = None if override.action == "delete" else override.value
     for key in reversed(path):
         value = {key: value}
     try:
-        return cast(DictConfig, OmegaConf.create(value))
-    except OmegaConfBaseException as error:
+        mapping.merge_with(OmegaConf.create(value))
+    except (OmegaConfBaseException, TypeError) as error:
         raise override.error(first_line(error)) from None
-
-
-def _merge(config: DictConfig, layers: Sequence[tuple[Override, DictConfig]]) -> None:
-    try:
-        config.merge_with(*(layer for _, layer in layers))
-    except (OmegaConfBaseException, TypeError):
-        for override, layer in layers:  # one by one, to find the invalid one
-            try:
-                config.merge_with(layer)
-            except (OmegaConfBaseException, TypeError) as error:
-                raise override.error(first_line(error)) from None
