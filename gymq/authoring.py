@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, Protocol, TypeVar, get_args
 
 import pydantic
+from pydantic_core import ErrorDetails
 
 from gymq.errors import GymqError, did_you_mean
 from gymq.processes.passed_environment import check_name
@@ -120,7 +121,7 @@ def check_installed(extra: str, *modules: str) -> None:
     """
     for module in modules:
         if importlib.util.find_spec(module) is None:
-            raise OptionsError(f'{module.replace("_", "-")} is not installed: pip install "gymq[{extra}]"')
+            raise OptionsError(_not_installed(module, extra))
 
 
 @contextmanager
@@ -133,8 +134,11 @@ def importing(extra: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        text = f'{error.name} is not installed: pip install "gymq[{extra}]", or set `isolated`'
-        raise OptionsError(text) from None
+        raise OptionsError(f"{_not_installed(str(error.name), extra)}, or set `isolated`") from None
+
+
+def _not_installed(module: str, extra: str) -> str:
+    return f'{module.replace("_", "-")} is not installed: pip install "gymq[{extra}]"'
 
 
 OptionsT_co = TypeVar("OptionsT_co", bound=WorkerOptions, covariant=True)
@@ -242,16 +246,18 @@ def first_problem(error: pydantic.ValidationError, options: type[pydantic.BaseMo
         return f"option {path} is missing"
     if options is not None and problem["type"] == "extra_forbidden":
         return f"no option {path}{did_you_mean(str(problem['loc'][-1]), _sibling_names(options, problem['loc']))}"
-    plain = _PLAIN.get(problem["type"]) or problem["msg"].removeprefix("Value error, ")
-    plain = plain.replace("Input should be", "must be")
-    if plain.startswith("must be") and _can_be_shown(path, problem["input"]):
-        plain += f", not {problem['input']!r}"
+    plain = in_plain_words(problem)
     return f"{path}: {plain}" if path else plain
 
 
-def _can_be_shown(path: str, value: Any) -> bool:
+def in_plain_words(problem: ErrorDetails) -> str:
+    """Return what is wrong with a value, without its path; the value is shown if it is short and may not be secret."""
+    plain = _PLAIN.get(problem["type"]) or problem["msg"].removeprefix("Value error, ")
+    plain = plain.replace("Input should be", "must be")
+    value = problem["input"]
     is_short = isinstance(value, int | float) or (isinstance(value, str) and len(value) <= 60)
-    return is_short and not may_name_secret(path)
+    is_secret = any(may_name_secret(str(step)) for step in problem["loc"])
+    return f"{plain}, not {value!r}" if plain.startswith("must be") and is_short and not is_secret else plain
 
 
 def _sibling_names(model: type[pydantic.BaseModel], path: Sequence[str | int]) -> list[str]:

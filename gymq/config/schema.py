@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
+from gymq.authoring import in_plain_words
 from gymq.config.errors import Keys
 
 RUN_KEYS = frozenset(
@@ -134,10 +135,7 @@ def problems(model: type[BaseModel], value: dict[str, Any]) -> list[tuple[Keys, 
     try:
         model.model_validate(value)
     except ValidationError as error:
-        return [
-            (_location(detail["loc"]), _sentence(detail["type"], detail["msg"], detail["input"]))
-            for detail in error.errors(include_url=False)
-        ]
+        return [(_location(found["loc"]), in_plain_words(found)) for found in error.errors(include_url=False)]
     return []
 
 
@@ -149,12 +147,3 @@ def _location(loc: tuple[str | int, ...]) -> Keys:
         if keys[2:3] == ["source"]:
             del keys[3:4]
     return tuple(keys)
-
-
-def _sentence(error_type: str, message: str, value: Any) -> str:
-    if error_type == "missing":
-        return "missing"
-    if error_type == "value_error":
-        return message.removeprefix("Value error, ")
-    message = message.replace("Input should be", "must be")
-    return f"{message}, not {value!r}" if isinstance(value, str | int | float | None) else message

@@ -11,6 +11,7 @@ import msgspec
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 
+from gymq.authoring import first_problem
 from gymq.data.rows import RowError
 from gymq.errors import UsageError
 
@@ -51,12 +52,8 @@ class RowPrompt(BaseModel):
             reason = getattr(error, "problem", None) or "it cannot be parsed"
             raise UsageError(f"{where}: the prompt template is not valid YAML: {reason}") from None
         except ValidationError as error:
-            first = error.errors()[0]
-            field = ".".join(str(part) for part in first["loc"]) or "the file"
-            raise UsageError(
-                f"{source_name}: the prompt template must be a mapping with the text `user` "
-                f"and optionally the text `system`; {field}: {first['msg']}"
-            ) from None
+            form = "a mapping with the text `user` and optionally the text `system`"
+            raise UsageError(f"{source_name}: the prompt template must be {form}; {first_problem(error)}") from None
         except (ValueError, LookupError, AttributeError, RecursionError) as error:  # such as of `!!int abc`
             problem = "a value of the prompt template is not what it looks like"
             raise UsageError(f"{source_name}: {problem}: {error}") from None

@@ -79,9 +79,9 @@ def test_a_mapping_of_another_shape_is_silently_no_instance(load_files, text):
     [
         ("resources_servers: {mcqa: {entrypoint: app.py}}", "x.resources_servers.mcqa.domain: missing"),
         ("resources_servers: {mcqa: {entrypoint: app.py, domain: maths}}", "mcqa.domain: must be 'math', "),
-        ("resources_servers: {mcqa: {entrypoint: null, domain: math}}", "mcqa.entrypoint: must be a valid string"),
+        ("resources_servers: {mcqa: {entrypoint: null, domain: math}}", "mcqa.entrypoint: must be text"),
         ("resources_servers: {m: {entrypoint: a, domain: math}, n: {}}", "exactly one implementation, not m, n"),
-        ("responses_api_models: {v: {entrypoint: a, port: http}}", "v.port: must be a valid integer"),
+        ("responses_api_models: {v: {entrypoint: a, port: http}}", "v.port: must be a whole number, not 'http'"),
         ("responses_api_models: {v: {entrypoint: a, port: 70000}}", "v.port: must be less than or equal to 65535"),
         ("responses_api_models: {v: {entrypoint: a, num_workers: 0}}", "v.num_workers: must be greater than or"),
         ("responses_api_models: {v: {entrypoint: a, domain: maths}}", "v.domain: must be"),
