@@ -5,10 +5,8 @@ The folder holds a file `<role>.password` for each role that its machine may tak
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
-import secrets
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -92,34 +90,6 @@ def read_password(folder: Path, role: str) -> str | None:
     if not _PASSWORD.fullmatch(password):
         raise BusError(f"{file} does not contain a password written by `gymq auth init`")
     return password
-
-
-def make_password(folder: Path, role: str) -> str:
-    """Return the password of a role, and create it if the folder does not have it.
-
-    Raises:
-        BusError: it cannot be read, or is not valid.
-        OSError: it cannot be written.
-    """
-    password = read_password(folder, role)
-    if password is None:
-        password = secrets.token_urlsafe(32)
-        write_secret(password_file(folder, role), password + "\n")
-    return password
-
-
-def write_secret(file: Path, text: str) -> None:
-    """Replace a file in one step; readable by its owner only, whatever the umask.
-
-    Raises:
-        OSError: it cannot be written.
-    """
-    new = file.with_name(f".{file.name}.new")
-    with contextlib.suppress(FileNotFoundError):
-        new.unlink()
-    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as opened:
-        opened.write(text)
-    new.replace(file)
 
 
 def _with_user(server: str, user: str, password: str) -> str:

@@ -100,19 +100,6 @@ async def read_steering(bus: Bus, run: str) -> Steering | None:
         return None
 
 
-async def paused_runs(bus: Bus) -> frozenset[str]:
-    """Return the runs that are paused."""
-    paused: set[str] = set()
-    async for stored in bus.js.read(streams.RUNS, subjects.STEERING.wildcard):
-        try:
-            steering: Steering = _decode(stored.data)
-        except BadMessage:
-            continue
-        if steering.paused:
-            paused.add(steering.run)
-    return frozenset(paused)
-
-
 async def steer(bus: Bus, run: str, **changes: Any) -> Steering:
     """Change how the tasks of a run are taken, for all agents and until it is changed again.
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+import secrets
 import sys
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-from gymq.bus.credentials import VARIABLE, make_password, password_file, write_secret
+from gymq.bus.credentials import VARIABLE, password_file, read_password
 from gymq.cluster.server.store import Store
 from gymq.errors import UsageError
 from gymq.ext.auth.auth_config import ServerSettings, Tls, render
@@ -67,7 +70,35 @@ def file_limit(server_file: Path, store: Path | None, folder: Path) -> int | Non
 def write_server(file: Path, settings: ServerSettings) -> None:
     """Write the configuration of a server, and the passwords that are not in its folder yet."""
     passwords = {role.name: make_password(file.parent, role.name) for role in ROLES}
-    write_secret(file, render(settings, passwords))
+    _write_secret(file, render(settings, passwords))
+
+
+def make_password(folder: Path, role: str) -> str:
+    """Return the password of a role, and create it if the folder does not have it.
+
+    Raises:
+        BusError: it cannot be read, or is not valid.
+        OSError: it cannot be written.
+    """
+    password = read_password(folder, role)
+    if password is None:
+        password = secrets.token_urlsafe(32)
+        _write_secret(password_file(folder, role), password + "\n")
+    return password
+
+
+def _write_secret(file: Path, text: str) -> None:
+    """Replace a file in one step; readable by its owner only, whatever the umask.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    new = file.with_name(f".{file.name}.new")
+    with contextlib.suppress(FileNotFoundError):
+        new.unlink()
+    with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as opened:
+        opened.write(text)
+    new.replace(file)
 
 
 def print_next_steps(file: Path, settings: ServerSettings) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from dataclasses import dataclass, field
 from enum import StrEnum
 
 from gymq.bus import Bus, streams
-from gymq.bus.queue.steering import paused_runs
 from gymq.protocol import subjects
-from gymq.protocol.messages import Run
+from gymq.protocol.codec import Decoder
+from gymq.protocol.messages import BadMessage, Run, Steering
+
+_decode_steering = Decoder(Steering)
 
 QUIET_S = 15.0  # with nothing queued and nothing stored, before an unfinished run is taken for interrupted
 
@@ -61,9 +64,19 @@ async def read_queued(bus: Bus, *, has_workers: bool = True) -> Queued:
     return Queued(
         tasks,
         frozenset(subject.split(".")[2] for subject in marks if subject.endswith(".all")),
-        await paused_runs(bus),
+        await _paused_runs(bus),
         frozenset(subject.split(".")[2] for subject in profiles),
     )
+
+
+async def _paused_runs(bus: Bus) -> frozenset[str]:
+    paused: set[str] = set()
+    async for stored in bus.js.read(streams.RUNS, subjects.STEERING.wildcard):
+        with suppress(BadMessage):
+            steering: Steering = _decode_steering(stored.data)
+            if steering.paused:
+                paused.add(steering.run)
+    return frozenset(paused)
 
 
 def is_empty(record: Run, queued: Queued) -> bool:

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from gymq.bus import Bus, BusError
-from gymq.bus.credentials import VARIABLE, login, make_password, may_take, url_of_role
+from gymq.bus.credentials import VARIABLE, login, may_take, url_of_role
+from gymq.ext.auth.actions import make_password
 
 from .conftest import RoleServer
 
