@@ -15,6 +15,7 @@ from gymq.data.rows import (
     FAILURE_CLASS,
     FAILURE_CURABLE,
     FAILURE_MESSAGE,
+    FAILURE_SEQUENCE,
     FAILURE_TERMINAL,
     ROLLOUT_INDEX,
     TASK_INDEX,
@@ -31,7 +32,7 @@ MAX_ATTEMPTS = 3
 """Default limit on failed attempts at a rollout."""
 
 
-class _FailureRow(msgspec.Struct, frozen=True, gc=False):
+class FailureRow(msgspec.Struct, frozen=True, gc=False):
     """A row of the failures file; a row without indices belongs to no rollout."""
 
     task_index: Index | None = msgspec.field(default=None, name=TASK_INDEX)
@@ -40,6 +41,7 @@ class _FailureRow(msgspec.Struct, frozen=True, gc=False):
     curable: Any = msgspec.field(default=None, name=FAILURE_CURABLE)
     failure_class: str = msgspec.field(default="unknown", name=FAILURE_CLASS)
     message: str = msgspec.field(default="", name=FAILURE_MESSAGE)
+    sequence: int | None = msgspec.field(default=None, name=FAILURE_SEQUENCE)
 
 
 class _ResultRow(RowKey, frozen=True, gc=False):
@@ -63,6 +65,7 @@ class Resume:
     Attributes:
         done: keys of the rollouts that have a result.
         failed_before: keys of the rollouts that have a failure, even if they have a result.
+        failure_sequences: stream sequences of the failures.
         num_rows: rows of the materialised file.
     """
 
@@ -70,7 +73,7 @@ class Resume:
         self,
         materialised: LineSource,
         completed: LineSource,
-        failures: LineSource | None = None,
+        failures: LineSource,
         *,
         max_attempts: int = MAX_ATTEMPTS,
         note_reward: Callable[[int, int, float], None] | None = None,
@@ -90,6 +93,7 @@ class Resume:
         self._num_rollouts = TaskCounts()
         self._attempts = FailedAttempts()
         self.failed_before = DoneRollouts()
+        self.failure_sequences: set[int] = set()
         self.done = DoneRollouts()
         with OnFailure(self.close):
             self.num_rows = self._read(failures)
@@ -117,7 +121,7 @@ class Resume:
     def failed(self, failures: LineSource) -> list[FailureGroup]:
         """Group the rollouts that failed and have no result by the class of their last failure, the largest first."""
         last: dict[tuple[int, int], str] = {}
-        first: dict[str, _FailureRow] = {}
+        first: dict[str, FailureRow] = {}
         retried: set[str] = set()
         for key, row in _failures(failures):
             if key not in self.done:
@@ -157,7 +161,7 @@ class Resume:
         if not curable:
             self._attempts.add(task_index, rollout_index, terminal=terminal)
 
-    def _read(self, failures: LineSource | None) -> int:
+    def _read(self, failures: LineSource) -> int:
         with DoneRollouts() as expected:
             for row in read_rows(self._materialised):
                 if not expected.add(row.task_index, row.rollout_index):
@@ -165,8 +169,7 @@ class Resume:
                     raise RowError(f"{self._materialised.name}:{row.line_number}: rollout {key} occurs twice")
                 self._num_rollouts.add(row.task_index)
             self._read_completed(expected)
-            if failures is not None:
-                self._read_failures(failures)
+            self._read_failures(failures)
             return len(expected)
 
     def _read_completed(self, expected: DoneRollouts) -> None:
@@ -185,12 +188,14 @@ class Resume:
     def _read_failures(self, failures: LineSource) -> None:
         for key, row in _failures(failures):
             self.count_failure(*key, terminal=bool(row.terminal), curable=bool(row.curable))
+            if row.sequence is not None:
+                self.failure_sequences.add(row.sequence)
 
 
-def _failures(source: LineSource) -> Iterator[tuple[tuple[int, int], _FailureRow]]:
+def _failures(source: LineSource) -> Iterator[tuple[tuple[int, int], FailureRow]]:
     """Yield the rows that are about a rollout, each with its key; blank lines are skipped."""
     for _, where, line in numbered_lines(source):
-        row = decode_line(line, _FailureRow, where)
+        row = decode_line(line, FailureRow, where)
         if row.task_index is not None and row.rollout_index is not None:
             yield (row.task_index, row.rollout_index), row
 

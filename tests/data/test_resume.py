@@ -134,7 +134,7 @@ def test_a_result_of_another_run_is_refused() -> None:
 
 def test_a_row_that_is_there_twice_is_refused() -> None:
     with pytest.raises(RowError, match=r"m\.jsonl:5: rollout \(0, 0\) occurs twice"):
-        Resume(lines("m.jsonl", [*ROWS, ROWS[0]]), lines("out.jsonl", []))
+        Resume(lines("m.jsonl", [*ROWS, ROWS[0]]), lines("out.jsonl", []), lines("failures.jsonl", []))
 
 
 DEEP = b'{"response": ' + b"[" * 5000 + b"]" * 5000 + b"}\n"
@@ -143,4 +143,4 @@ DEEP = b'{"response": ' + b"[" * 5000 + b"]" * 5000 + b"}\n"
 @pytest.mark.parametrize("text", [b'{"_ng_task_index": 0\n', b"{}\n", b'{"_ng_task_index": "0"}\n', b"[]\n", DEEP])
 def test_a_result_that_cannot_be_read_is_refused_with_its_place(text: bytes) -> None:
     with pytest.raises(RowError, match=r"out\.jsonl:2: "):
-        Resume(lines("m.jsonl", ROWS), JsonlText("out.jsonl", b"\n" + text))
+        Resume(lines("m.jsonl", ROWS), JsonlText("out.jsonl", b"\n" + text), lines("failures.jsonl", []))

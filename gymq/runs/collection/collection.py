@@ -12,17 +12,15 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
 
-import msgspec
-
 from gymq.bus import Bus, BusError
 from gymq.bus.jetstream import Code, JetStreamError
 from gymq.bus.queue.cancel import Cancellations
 from gymq.bus.queue.client import MOST_SUBMITTED_AT_ONCE, SERVER_PATIENCE_S, QueueClient
 from gymq.bus.queue.steering import Steered, steer
 from gymq.bus.rpc.process_reports import tokens_used
-from gymq.data.jsonl import JsonlFile, LineSource, numbered_lines, truncate_torn_line
+from gymq.data.jsonl import JsonlFile, truncate_torn_line
 from gymq.data.resume import FailureGroup, Resume
-from gymq.data.rows import FAILURE_SEQUENCE, MaterialisedRow, decode_line
+from gymq.data.rows import MaterialisedRow
 from gymq.data.run_files import Appender, Manifest, failure_row, output_row
 from gymq.protocol.messages import Outcome, Priority, Steering, Task, VerifiedRollout
 from gymq.render import counted
@@ -163,11 +161,10 @@ class Collection:
     def _read_files(self) -> Resume:
         for path in (self.files.output, self.files.failures):
             truncate_torn_line(path)
-        failures: LineSource = JsonlFile(self.files.failures)
-        self._known_failures = set(_failure_sequences(failures))
         rewards = RunningReward()
-        rows, output = JsonlFile(self.files.materialised), JsonlFile(self.files.output)
+        rows, output, failures = map(JsonlFile, (self.files.materialised, self.files.output, self.files.failures))
         resume = Resume(rows, output, failures, note_reward=rewards.add)
+        self._known_failures = resume.failure_sequences
         self.progress.rewards = rewards  # complete, since it is read by another thread
         return resume
 
@@ -371,17 +368,6 @@ class Collection:
         if failure_class is not None:
             self._failed[key] = failure_class
             self.progress.failures[failure_class] += 1
-
-
-class _FailureSequence(msgspec.Struct):
-    sequence: int | None = msgspec.field(default=None, name=FAILURE_SEQUENCE)
-
-
-def _failure_sequences(failures: LineSource) -> Iterator[int]:
-    for _, where, line in numbered_lines(failures):
-        sequence = decode_line(line, _FailureSequence, where).sequence
-        if sequence is not None:
-            yield sequence
 
 
 def _first(errors: ExceptionGroup[Exception]) -> Exception:

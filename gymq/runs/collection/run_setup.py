@@ -17,7 +17,8 @@ from gymq.bus.weights.known import why_unknown_to
 from gymq.config import record_options
 from gymq.data.disk_index import EarlierRows
 from gymq.data.jsonl import JsonlFile, atomic_write, numbered_lines, truncate_torn_line
-from gymq.data.rows import TASK_INDEX, decode_line
+from gymq.data.resume import FailureRow
+from gymq.data.rows import decode_line
 from gymq.data.run_changes import Change
 from gymq.data.run_configuration import encode_configuration
 from gymq.data.run_files import Manifest, refused_row
@@ -275,13 +276,9 @@ def _renew_refused(failures: Path, refused: Path) -> None:
         truncate_torn_line(failures)
     with atomic_write(failures) as renewed:
         for _, where, line in numbered_lines(JsonlFile(failures)) if failures.exists() else ():
-            if decode_line(line, _Failure, where).task_index is not None:
+            if decode_line(line, FailureRow, where).task_index is not None:
                 renewed.write(line)
         renewed.writelines(JsonlFile(refused))
-
-
-class _Failure(msgspec.Struct):
-    task_index: int | None = msgspec.field(default=None, name=TASK_INDEX)
 
 
 def _token_of(output: Path) -> str:
