@@ -6,13 +6,15 @@ import inspect
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import pydantic
 
 from gymq import responses
-from gymq.authoring import Worker
+from gymq.authoring import Worker, first_problem
 from gymq.config import Config, load
 from gymq.config.assembled import (
     POLICY,
@@ -24,11 +26,14 @@ from gymq.config.assembled import (
     policy_values,
 )
 from gymq.config.assembled import environment as environment_with_agent
+from gymq.config.sampling import check_sampling
+from gymq.data.materialise import MaterialiseOptions
 from gymq.execution.loading.contract import check_contract
 from gymq.execution.loading.worker_options import model_fields
 from gymq.execution.loading.worker_source import find_worker
 from gymq.model import Model, ModelRequest
 from gymq.resources import Resources
+from gymq.runs.collection.options import IN_PYTHON, default_output
 
 _ENVIRONMENTS = "an environment is a class, a worker's name, a Python file, or configuration files"
 
@@ -231,3 +236,44 @@ def _plain(value: Any) -> Any:
     if hasattr(value, "tolist"):
         return value.tolist()
     raise TypeError(f"a value of type {type(value).__name__} has no form in JSON")
+
+
+def materialise_options(
+    setup: Setup, repeats: int, limit: int | None, sampling: Mapping[str, Any] | None, prompt_field: str | None
+) -> MaterialiseOptions:
+    """Return how rows are made for the only agent of a setup.
+
+    Raises:
+        ValueError, ConfigError: an argument cannot be used; names it.
+    """
+    try:
+        return MaterialiseOptions(
+            agent_name=setup.config.only_agent,
+            num_repeats=whole_number("repeats", repeats),
+            limit=None if limit is None else whole_number("limit", limit),
+            responses_create_params=check_sampling(sampling or {}),
+            prompt_field=prompt_field,
+        )
+    except pydantic.ValidationError as error:
+        raise ValueError(first_problem(error).replace("num_repeats", IN_PYTHON.num_repeats, 1)) from None
+
+
+def output_of(setup: Setup, rows: Any, model: ModelArgument, model_name: str | None) -> Path:
+    """Return the output of a call that names none."""
+    name = Path(rows) if isinstance(rows, str | Path) else Path("rows")
+    policy = model_name or getattr(model, "__name__", None) or (model if isinstance(model, str) else None)
+    return default_output(name, [], Path(setup.name), policy)
+
+
+def whole_number(name: str, value: Any) -> int:
+    """Return an argument that is a whole number, which may be one of NumPy."""
+    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+        raise ValueError(f"{name}: must be a whole number of at least 1, not {value!r}")
+    return int(value)
+
+
+def seconds(name: str, value: Any) -> float:
+    """Return an argument that is a number of seconds, which may be one of NumPy."""
+    if not hasattr(value, "__float__"):
+        raise ValueError(f"{name}: must be a number of seconds, not {value!r}")
+    return float(value)

@@ -9,13 +9,10 @@ import logging
 import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
-from numbers import Integral
 from pathlib import Path
 from typing import Any, ParamSpec
 
-import pydantic
-
-from gymq.authoring import Worker, first_problem
+from gymq.authoring import Worker
 from gymq.bus import Bus
 from gymq.cluster.child import Child
 from gymq.cluster.launch import Cluster, WorkerProcess
@@ -25,18 +22,26 @@ from gymq.cluster.worker_process import InstanceHost, ProcessSpec
 from gymq.config import fingerprint
 from gymq.config.assembled import SIMULATED_MODEL
 from gymq.config.process_settings import process_variables
-from gymq.config.sampling import check_sampling
-from gymq.data.materialise import MaterialiseOptions
 from gymq.defaults import PASS_THRESHOLD
 from gymq.errors import did_you_mean
 from gymq.processes.background import end_task
 from gymq.processes.loop_thread import LoopThread
 from gymq.render import counted, say
-from gymq.runs.collection.arguments import EnvironmentArgument, ModelArgument, Setup, read_setup, write_rows
+from gymq.runs.collection.arguments import (
+    EnvironmentArgument,
+    ModelArgument,
+    Setup,
+    materialise_options,
+    output_of,
+    read_setup,
+    seconds,
+    whole_number,
+    write_rows,
+)
 from gymq.runs.collection.collection import Collection
 from gymq.runs.collection.driver import OpenCluster, drive
 from gymq.runs.collection.failure_limit import MaxFailures
-from gymq.runs.collection.options import IN_PYTHON, CollectOptions, default_output
+from gymq.runs.collection.options import IN_PYTHON, CollectOptions
 from gymq.runs.collection.own_solutions import shown_unsolved, unsolved_rows
 from gymq.runs.collection.plan import RunPlan
 from gymq.runs.collection.results import RunResult
@@ -168,20 +173,16 @@ async def acollect(
         UsageError: the run cannot be started, or resumed, or the endpoint of a model refuses the first request.
         RowError, JsonlError: none of the rows can be used.
     """
-    if not hasattr(timeout_s, "__float__"):
-        raise ValueError(f"timeout_s: must be a number of seconds, not {timeout_s!r}")
-    materialise = _materialise_options(repeats, limit, sampling, prompt_field)
-    window = _count("concurrency", concurrency)
     setup = read_setup(environment, model=model, model_name=model_name, options=options)
-    file = Path(output) if output is not None else _default_output(setup, rows, model, model_name)
+    file = Path(output) if output is not None else output_of(setup, rows, model, model_name)
     result = RunResult(file, pass_threshold=pass_threshold)
     with tempfile.TemporaryDirectory(prefix="gymq-rows-") as temporary:
         collect_options = CollectOptions(
             input=Path(rows) if isinstance(rows, str | Path) else write_rows(rows, Path(temporary) / "rows.jsonl"),
             output=file,
-            materialise=materialise.model_copy(update={"agent_name": setup.config.only_agent}),
-            window=window,
-            rollout_timeout_s=float(timeout_s),
+            materialise=materialise_options(setup, repeats, limit, sampling, prompt_field),
+            window=whole_number("concurrency", concurrency),
+            rollout_timeout_s=seconds("timeout_s", timeout_s),
             score_with=setup.score_with,
             overwrite=overwrite,
             max_failures=None if max_failures is None else MaxFailures.parse(str(max_failures)),
@@ -260,30 +261,3 @@ async def _result_of(task: asyncio.Task[RunResult]) -> RunResult:
 
 
 collect = _blocking(acollect)
-
-
-def _count(name: str, value: Any) -> int:
-    """Return an argument that is a whole number, which may be one of NumPy."""
-    if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
-        raise ValueError(f"{name}: must be a whole number of at least 1, not {value!r}")
-    return int(value)
-
-
-def _materialise_options(
-    repeats: int, limit: int | None, sampling: Mapping[str, Any] | None, prompt_field: str | None
-) -> MaterialiseOptions:
-    try:
-        return MaterialiseOptions(
-            num_repeats=_count("repeats", repeats),
-            limit=None if limit is None else _count("limit", limit),
-            responses_create_params=check_sampling(sampling or {}),
-            prompt_field=prompt_field,
-        )
-    except pydantic.ValidationError as error:
-        raise ValueError(first_problem(error).replace("num_repeats", IN_PYTHON.num_repeats, 1)) from None
-
-
-def _default_output(setup: Setup, rows: Any, model: ModelArgument, model_name: str | None) -> Path:
-    name = Path(rows) if isinstance(rows, str | Path) else Path("rows")
-    policy = model_name or getattr(model, "__name__", None) or (model if isinstance(model, str) else None)
-    return default_output(name, [], Path(setup.name), policy)
