@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
 from collections.abc import Coroutine
 from typing import Any, TypeVar
+
+import uvloop
 
 T = TypeVar("T")
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Do what `asyncio.run` does, on uvloop where there is one: not on Windows. Collect garbage less often."""
+    """Do what `asyncio.run` does, on uvloop. Collect garbage less often."""
     # With Python's own thresholds an agent with 8,000 rollouts in flight searches for cycles a third of its time.
     gc.set_threshold(5_000, 20, 50)
-    try:
-        import uvloop
-    except ImportError:
-        return asyncio.run(work)
     return uvloop.run(work)

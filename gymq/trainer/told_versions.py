@@ -28,21 +28,17 @@ class ToldVersions:
         """Announce no more: the program does it itself."""
         self._is_over = True
 
-    async def announce(self) -> bool:
-        """Announce versions that are no updates yet; return whether engines name any.
-
-        Raises:
-            BusError: the server does not answer.
-        """
+    async def announce(self) -> None:
+        """Announce versions that are no updates yet."""
         async with self._looking:
             now = asyncio.get_running_loop().time()
             if self._is_over or now < self._look_at:
-                return not self._is_over
+                return
             told = await told_versions(self._bus, self._model)
             if told is None:
                 self._is_over = True
             if not told:
-                return False
+                return
             self._look_at = now + EVERY_S
             weights = await self._bus.retry_read(lambda: newest(self._bus, self._model))
             known = [] if weights is None else [*weights.before, weights.policy_version]
@@ -52,4 +48,3 @@ class ToldVersions:
             for version in sorted(new, key=lambda version: (len(version), version)):  # 10 after 9
                 with suppress(UsageError):  # another process has announced it first
                     await announce(self._bus, self._model, version, deadline_s=30.0)
-            return True

@@ -14,7 +14,6 @@ class Info(msgspec.Struct):
 
     server_name: str
     version: str
-    jetstream: bool = False
 
 
 class _Health(msgspec.Struct):
