@@ -93,7 +93,7 @@ _decode_error = msgspec.json.Decoder(_Refused).decode
 
 
 class JetStream:
-    """JetStream requests over one connection.
+    """JetStream requests over one connection; methods that read raise NoAnswer where a stream is not available.
 
     Attributes:
         seen: the streams that were there when `gymq.bus.streams.look` looked.
@@ -228,11 +228,7 @@ class JetStream:
         return await self.last_beyond(last, stream, subject) if sequence is None else Stored(subject, sequence, body)
 
     async def last(self, stream: str, subject: str, *, timeout_s: float = 5.0) -> Stored | None:
-        """Return the last message that a stream holds on one subject, or None.
-
-        Raises:
-            NoAnswer: the stream is not available.
-        """
+        """Return the last message that a stream holds on one subject, or None."""
         return _stored(await self._get(stream, f".{subject}", b"", timeout_s))
 
     async def last_beyond(self, sequence: int, stream: str, subject: str, *, timeout_s: float = 5.0) -> Stored | None:
@@ -242,9 +238,6 @@ class JetStream:
 
         Returns:
             The message; what there is instead if the known one does not appear, since it was removed.
-
-        Raises:
-            NoAnswer: the stream is not available.
         """
         give_up = asyncio.get_running_loop().time() + 1.0
         while True:
@@ -258,9 +251,6 @@ class JetStream:
 
         Args:
             subjects_: 1,024 at most, none with a wildcard; one without a message is left out of the result.
-
-        Raises:
-            NoAnswer: the stream is not available.
         """
         found, more = await self._read_batch(stream, {"multi_last": subjects_, "max_bytes": BATCH_BYTES}, 5.0)
         last = {message.subject: message for message in found}
@@ -270,11 +260,7 @@ class JetStream:
         return last
 
     async def newest(self, stream: str, subject: str) -> Stored | None:
-        """Return the last message that a stream holds on any matching subject, or None.
-
-        Raises:
-            NoAnswer: the stream is not available.
-        """
+        """Return the last message that a stream holds on any matching subject, or None."""
         return _stored(await self._get(stream, "", msgspec.json.encode({"last_by_subj": subject}), 5.0))
 
     async def read(

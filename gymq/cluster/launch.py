@@ -50,11 +50,7 @@ class WorkerProcess(Protocol):
     serves: bool
 
     async def start(self) -> None:
-        """Start it and wait until it serves.
-
-        Raises:
-            UsageError
-        """
+        """Start it and wait until it serves."""
 
     async def stop(self) -> None:
         """Let it drain; kill it when it takes too long."""

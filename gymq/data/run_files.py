@@ -132,11 +132,7 @@ class RunFiles:
             raise UsageError(f"{self.manifest}: not the manifest of a run: {error}") from None
 
     def read_run(self) -> str | None:
-        """Return the name of the run that the files belong to; None before the first start.
-
-        Raises:
-            UsageError: as `read_manifest`.
-        """
+        """Return the name of the run that the files belong to; None before the first start."""
         manifest = self.read_manifest()
         return None if manifest is None else manifest.run
 
@@ -202,7 +198,10 @@ class RunFiles:
 
 
 class Appender:
-    """Appends whole lines to a file that a killed process may have left torn."""
+    """Appends whole lines to a file that a killed process may have left torn.
+
+    Its methods raise UsageError where they cannot be written, for example because the disk is full.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -214,29 +213,17 @@ class Appender:
         )
 
     def write(self, line: bytes) -> None:
-        """Append a line.
-
-        Raises:
-            UsageError: the file cannot be written, for example because the disk is full.
-        """
+        """Append a line."""
         with self._named_errors():
             self._file.write(line + b"\n")
 
     def flush(self) -> None:
-        """Flush the lines to the operating system, so that they survive the end of this process.
-
-        Raises:
-            UsageError: the file cannot be written.
-        """
+        """Flush the lines to the operating system, so that they survive the end of this process."""
         with self._named_errors():
             self._file.flush()
 
     def close(self) -> None:
-        """Write the remaining lines to disk and close the file.
-
-        Raises:
-            UsageError: the last lines could not be written; the next start writes them again.
-        """
+        """Write the remaining lines to disk and close the file. The next start writes again those that cannot be."""
         with self._named_errors(), self._file:
             self._file.flush()
             os.fsync(self._file.fileno())

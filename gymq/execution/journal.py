@@ -37,7 +37,10 @@ ORDER_PATIENCE_S = 5.0  # for a loop to ask for what was recorded before the rep
 
 
 class Journal:
-    """Records the effects of one rollout, and answers those that are recorded already."""
+    """Records the effects of one rollout, and answers those that are recorded already.
+
+    Its methods raise Fenced where another process has taken over the rollout.
+    """
 
     def __init__(self, bus: Bus, task: Task, worker: str, suspect: Suspect | None = None) -> None:
         """Prepare the journal of a rollout.
@@ -135,9 +138,6 @@ class Journal:
 
         Args:
             num_failures: as in `JournalEntry`.
-
-        Raises:
-            Fenced: another process has taken over the rollout.
         """
         async with self._writing:
             self._forget()
@@ -208,11 +208,7 @@ class Journal:
             log.info("journal of %s: %s", self._subject, error)
 
     async def moved(self, session: str) -> None:
-        """Record that the rollout's session was rebuilt in another worker.
-
-        Raises:
-            Fenced: another process has taken over the rollout.
-        """
+        """Record that the rollout's session was rebuilt in another worker."""
         self.session = session
         await self.flush()
 
@@ -293,9 +289,6 @@ class Journal:
         """Write the effects that are not written yet; those of concurrent calls go into one entry.
 
         What a call that is cancelled leaves is written in the background, with the same numbers: it is paid for.
-
-        Raises:
-            Fenced: another process has taken over the rollout.
         """
         try:
             await self._write_effects()
@@ -307,9 +300,6 @@ class Journal:
         """Make sure that no other process has taken the rollout over, before this one ends it without a verdict.
 
         A process that was frozen may wake up past a time limit, while another one continues the rollout.
-
-        Raises:
-            Fenced: another process has taken over the rollout.
         """
         await self.flush()
         async with self._writing:

@@ -122,11 +122,7 @@ class KillableProcesses:
         return await self._limited[settings].run(limits.timeout_s, function, *args, **kwargs)
 
     async def _computed(self, work: _Work, timeout_s: float) -> bytes:
-        """Return the result of `_answer` in a free process.
-
-        Raises:
-            TimeoutError, CpuTimeUsedUp, ChildProcessError: see `run`.
-        """
+        """Return the result of `_answer` in a free process."""
         for _ in range(3):
             pool = self._idle.pop() if self._idle else self._new_process()
             self._in_use.add(pool)

@@ -198,7 +198,10 @@ _INSTANCES = frozenset({"agent", "model", "resources"})
 
 @dataclass(frozen=True)
 class Subject:
-    """One row of the public contract; `subjects.md` has the rest (publishers, receivers, guarantees)."""
+    """One row of the public contract; `subjects.md` has the rest (publishers, receivers, guarantees).
+
+    Its methods raise BadToken for a name that cannot be part of a subject.
+    """
 
     pattern: str
     messages: str  # request → reply
@@ -206,30 +209,18 @@ class Subject:
     group: str = "-"  # queue group or durable consumer
 
     def of(self, *names: Name) -> str:
-        """Return the subject with these names, in the order of the pattern; those that are missing match all.
-
-        Raises:
-            BadToken: a name cannot be part of a subject.
-        """
+        """Return the subject with these names, in the order of the pattern; those that are missing match all."""
         places, beginnings = self._form
         names += (EACH,) * (len(places) - len(names))
         return beginnings[-1].format(*[_part(place, name) for place, name in zip(places, names, strict=True)])
 
     def begun(self, *names: Name) -> str:
-        """Return the beginning of the subject, up to the last of these names.
-
-        Raises:
-            BadToken: a name cannot be part of a subject.
-        """
+        """Return the beginning of the subject, up to the last of these names."""
         places, beginnings = self._form
         return beginnings[len(names)].format(*map(_part, places, names))
 
     def below(self, *names: Name) -> str:
-        """Return a filter of everything whose subject begins with these names, whatever follows.
-
-        Raises:
-            BadToken: a name cannot be part of a subject.
-        """
+        """Return a filter of everything whose subject begins with these names, whatever follows."""
         return f"{self.begun(*names)}.>"
 
     @cached_property

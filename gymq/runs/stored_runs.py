@@ -18,7 +18,10 @@ log = logging.getLogger("gymq.runs")
 
 
 class Runs:
-    """Reads what is stored about runs, over one bus."""
+    """Reads what is stored about runs, over one bus.
+
+    Its methods raise BusError where the server does not answer, and BadToken where the name of a run is not valid.
+    """
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
@@ -26,21 +29,12 @@ class Runs:
         self._queue = QueueClient(bus)
 
     async def records(self) -> list[Run]:
-        """Return all runs, the newest first. A run with an unreadable record is left out; it continues all the same.
-
-        Raises:
-            BusError: the stream cannot be read.
-        """
+        """Return all runs, the newest first. A run with an unreadable record is left out; it continues all the same."""
         found = [_record(stored) async for stored in self._js.read(streams.RUNS, subjects.RUN.wildcard)]
         return sorted((record for record in found if record is not None), key=lambda record: -record.created_at)
 
     async def record(self, run: str) -> Run | None:
-        """Return what was stored at the start of a run; None if its record is missing or unreadable.
-
-        Raises:
-            BusError: the record cannot be fetched.
-            BadToken: the run's name is not valid.
-        """
+        """Return what was stored at the start of a run; None if its record is missing or unreadable."""
         stored = await self._js.last(streams.RUNS, subjects.RUN.of(run))
         return None if stored is None else _record(stored)
 
@@ -49,10 +43,6 @@ class Runs:
 
         Args:
             change: makes it from what is stored, once more if that has changed meanwhile.
-
-        Raises:
-            BusError: it is not stored.
-            BadToken: the run's name is not valid.
         """
         subject = subjects.RUN.of(run)
         while True:
@@ -66,21 +56,11 @@ class Runs:
                 return changed
 
     async def num_stored(self, run: str) -> int:
-        """Return how many rollouts of a run have an outcome.
-
-        Raises:
-            BusError: they cannot be counted.
-            BadToken: the run's name is not valid.
-        """
+        """Return how many rollouts of a run have an outcome."""
         return await self._js.count(streams.ROLLOUTS, subjects.ROLLOUT.below(run))
 
     async def exists(self, run: str) -> bool:
-        """Return whether anything is known of a run: its record, an outcome, or a task in the queue.
-
-        Raises:
-            BusError: the server does not answer.
-            BadToken: the run's name is not valid.
-        """
+        """Return whether anything is known of a run: its record, an outcome, or a task in the queue."""
         if await self.record(run) is not None or await self.num_stored(run):
             return True
         return bool(await self._queue.num_queued(run))
@@ -93,9 +73,6 @@ class Runs:
 
         Args:
             resumed: the run that is about to be resumed; its tasks stay, and with them how far its rollouts are.
-
-        Raises:
-            BusError: the server does not answer.
         """
         runs: set[str] = set()
         for queues in (subjects.TASK.wildcard, subjects.URGENT_TASK.wildcard):
@@ -106,12 +83,7 @@ class Runs:
                 await streams.delete_tasks(self._js, run)
 
     async def last_sequence(self, run: str) -> int:
-        """Return the stream sequence of the latest outcome of a run that has one.
-
-        Raises:
-            BusError: the server does not answer.
-            BadToken: the run's name is not valid.
-        """
+        """Return the stream sequence of the latest outcome of a run that has one."""
         query = {"last_by_subj": subjects.ROLLOUT.below(run)}
         answer = await self._js.api(f"STREAM.MSG.GET.{streams.ROLLOUTS}", query)
         return int(answer["message"]["seq"])

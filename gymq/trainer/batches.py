@@ -114,11 +114,7 @@ class Batches:
         self._replaced_in_a_row = 0
 
     async def formed(self) -> AsyncGenerator[TrainingBatch, None]:
-        """Yield batches. Asking for the next one says that the one before was trained on.
-
-        Raises:
-            UsageError, RowError, BusError: as `run_rollouts` does.
-        """
+        """Yield batches. Asking for the next one says that the one before was trained on."""
         try:
             while True:
                 asked = time.monotonic()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import functools
 from collections import defaultdict
 from functools import partial
 
@@ -41,11 +40,7 @@ class GroupRollouts:
         self._working = RunningTasks()
 
     async def find_queued(self) -> None:
-        """Find the rollouts that an earlier trainer left in the queue.
-
-        Raises:
-            BusError: the server does not answer.
-        """
+        """Find the rollouts that an earlier trainer left in the queue."""
         async for _, task in self._queue.queued(self._run):
             self._queued[task.task_index][task.rollout_index] = task.replaces
 
@@ -196,15 +191,9 @@ class GroupRollouts:
         return pending.exclude_stale(await self._policy.updates_since(), max_staleness)
 
     async def not_begun(self) -> set[int]:
-        """Return the indices of queued tasks of which no agent has taken a rollout.
-
-        Raises:
-            BusError: the queue cannot be read.
-        """
+        """Return the indices of queued tasks of which no agent has taken a rollout."""
         queues = {queue for queue, _ in self._places.values()}
-        taken = {
-            queue: await self._policy.retried(functools.partial(self._queue.last_taken, queue)) for queue in queues
-        }
+        taken = {queue: await self._policy.retried(partial(self._queue.last_taken, queue)) for queue in queues}
         return {index for index, (queue, lowest) in self._places.items() if lowest > taken.get(queue, lowest)}
 
 

@@ -144,11 +144,7 @@ class TrainedPolicy:
 
     @in_thread
     async def needs_announcing(self) -> bool:
-        """Return whether the versions of the model are known only if the program announces them.
-
-        Raises:
-            BusError: the server does not answer.
-        """
+        """Return whether the versions of the model are known only if the program announces them."""
         return await told_versions(self._bus, self.model) == []
 
     @asynccontextmanager

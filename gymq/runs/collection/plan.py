@@ -63,11 +63,7 @@ class RunPlan:
 
     @cached_property
     def dataset(self) -> Dataset:
-        """The rows to roll out, found once: of the Hub, that asks it and compares checksums.
-
-        Raises:
-            JsonlError: as `Dataset`.
-        """
+        """The rows to roll out, found once: of the Hub, that asks it and compares checksums."""
         return Dataset(self.options.input, of_a_list=self.options.rows_of_a_list)
 
     def rows(self, *, known: EarlierRows | None = None, on_problem: Callable[[str], None] | None = None) -> UsableRows:
@@ -79,11 +75,7 @@ class RunPlan:
         self.options = replace(self.options, overwrite=False)
 
     def check(self) -> None:
-        """Check, before a cluster is started, that rows can be used and that a run that is there can be resumed.
-
-        Raises:
-            UsageError, RowError, JsonlError
-        """
+        """Check, before a cluster is started, that rows can be used and that a run that is there can be resumed."""
         try:
             with self.files.locked():
                 manifest = self.earlier()
@@ -232,11 +224,7 @@ class RunPlan:
         return sum(1 for _ in JsonlFile(self.files.output)) >= manifest.num_rollouts
 
     async def probe(self, specs: Sequence[Instance], report: Callable[[str], None]) -> None:
-        """Ask the endpoints of models once, as `probe_models`, unless all rollouts are there.
-
-        Raises:
-            UsageError: as `probe_models`.
-        """
+        """Ask the endpoints of models once, as `probe_models`, unless all rollouts are there."""
         if not await asyncio.to_thread(self.has_all_rollouts):
             await probe_models(specs, report)
 
