@@ -6,6 +6,8 @@ import logging
 import os
 from collections.abc import Iterable
 
+import pydantic
+
 from gymq.bus import credentials
 from gymq.execution.loading.registry import class_of
 from gymq.model import Model
@@ -39,6 +41,10 @@ def shares_process(instance: Instance) -> bool:
     found = class_of(instance)
     if found is None:
         return False  # the process that it gets says why
+    try:
+        found.Options(**options | {"num_workers": 2})
+    except pydantic.ValidationError:
+        return False  # what rollouts share is in its one process, or the process that it gets says what is wrong
     if issubclass(found, Model):
         return found.is_client
     return not issubclass(found, Resources) or "sandbox" not in found.needs

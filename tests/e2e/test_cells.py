@@ -22,6 +22,15 @@ from .running_cluster import WORKERS, RunningCluster, agent, model, row
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 CELLS = ("cell-0", "cell-1")
+URL = "http://127.0.0.1:9/v1"
+VLLM = {
+    "base_url": URL,
+    "api_key": "-",
+    "model": "any",
+    "return_token_id_information": False,
+    "uses_reasoning_parser": False,
+}
+JUDGE = {"genrm_model_server": {"type": "responses_api_models", "name": "judge"}}
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="session")
@@ -99,10 +108,11 @@ async def test_a_cell_told_to_stop_finishes_what_is_in_flight(cluster: RunningCl
         ("resources", "mcqa", {"isolated": True}, False),
         ("resources", "mcqa", {"pass_env": ["HOME"]}, False),
         ("resources", "code_gen", {}, False),  # runs what models write
+        ("resources", "genrm_compare", JUDGE, False),  # compares the rollouts of a prompt with each other
         ("resources", "no_such_worker", {}, False),
-        ("models", "openai_model", {}, True),
-        ("models", "vllm_model", {}, True),
-        ("models", "local_vllm_model", {}, False),  # has an engine
+        ("models", "openai_model", {"openai_base_url": URL, "openai_api_key": "-", "openai_model": "any"}, True),
+        ("models", "vllm_model", VLLM, True),
+        ("models", "local_vllm_model", {"model": "any"}, False),  # has an engine
     ],
 )
 async def test_which_workers_share_a_process(
