@@ -75,8 +75,9 @@ def class_of(instance: Instance) -> type[Worker] | None:
 
 def _by_name(kind: Kind, name: str) -> ModuleType:
     spec = spec_of(kind, name)
-    entered = entered_modules(kind).get(name)
-    if entered is not None and not (spec is not None and spec.name.startswith("gymq.")):  # no package replaces ours
+    if spec is not None and spec.name.startswith("gymq."):  # no package replaces ours
+        return _import(spec.name, name)
+    if (entered := entered_modules(kind).get(name)) is not None:
         return _import(entered, name)
     if spec is None:
         raise WorkerNotFound(
