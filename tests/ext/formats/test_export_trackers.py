@@ -30,9 +30,6 @@ from gymq.testing import reply
 from tests.support.ports import free_port
 from tests.support.stored import failure, rollout
 
-wandb = pytest.importorskip("wandb", reason="pip install 'gymq[wandb]'")
-mlflow = pytest.importorskip("mlflow", reason="pip install 'gymq[mlflow]'")
-
 RECORD = Run(run="r", created_at=1.7e9, models=["policy = m at http://me:secret@host"], num_rollouts=5)
 
 
@@ -131,8 +128,14 @@ def test_a_text_in_the_table_is_shortened() -> None:
 # Weights & Biases -----------------------------------------------------------------------------------------------------
 
 
+# The two packages take seconds to import, so collecting these tests does not do it.
 @pytest.fixture
-def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def wandb() -> Any:
+    return pytest.importorskip("wandb", reason="pip install 'gymq[wandb]'")
+
+
+@pytest.fixture
+def fresh(wandb: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A wandb that reads its variables again."""
     for name in ("DIR", "DATA_DIR", "CACHE_DIR", "CONFIG_DIR"):
         monkeypatch.setenv(f"WANDB_{name}", str(tmp_path))
@@ -166,6 +169,8 @@ def records(file: Path) -> Iterator[Any]:
 
 
 def wandb_runs(folder: Path) -> list[list[Any]]:
+    import wandb
+
     wandb.teardown()  # wandb's process writes the last of it when it ends
     return [list(records(file)) for file in sorted(folder.glob("offline-run-*/run-*.wandb"))]
 
@@ -207,7 +212,7 @@ def test_wandb_gets_figures_curve_table_and_artifact(offline: Path, tmp_path: Pa
     assert Path(entry.local_path).read_bytes() == b"a table"  # for `wandb sync`, though ours is gone
 
 
-def test_wandb_is_told_nothing_of_the_machine_and_no_password(offline: Path, tmp_path: Path) -> None:
+def test_wandb_is_told_nothing_of_the_machine_and_no_password(wandb: Any, offline: Path, tmp_path: Path) -> None:
     sent(report(), tmp_path)
     wandb.teardown()
     (file,) = offline.glob("offline-run-*/run-*.wandb")
@@ -260,13 +265,18 @@ def test_a_wandb_that_is_disabled_is_told(fresh: None, monkeypatch: pytest.Monke
 # MLflow ---------------------------------------------------------------------------------------------------------------
 
 
+@pytest.fixture
+def mlflow() -> Any:
+    return pytest.importorskip("mlflow", reason="pip install 'gymq[mlflow]'")
+
+
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("mlflow")
 
 
 @pytest.fixture
-def client(store: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+def client(mlflow: Any, store: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """Of a store in a database; each test has an experiment of its own."""
     monkeypatch.chdir(store)  # where the artifacts go
     configure(monkeypatch, f"sqlite:///{store}/mlflow.db")
@@ -336,7 +346,7 @@ def test_more_figures_than_mlflow_takes_at_once_are_sent_in_parts(client: Any, t
     assert run.data.metrics["agent-3/mean/n199"] == 199
 
 
-def test_an_mlflow_that_is_away_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_mlflow_that_is_away_is_told(mlflow: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     configure(monkeypatch, f"http://me:secret@127.0.0.1:{free_port('127.0.0.1')}")
     with pytest.raises(UsageError, match=r"MLflow at http://\*\*\*@127.* cannot take the run: .*refused") as raised:
         MlflowRun("experiment", "r")
@@ -348,7 +358,7 @@ def test_an_experiment_without_a_name_is_refused(client: Any) -> None:
         MlflowRun("", "r")
 
 
-def test_a_tracking_server_gets_a_run_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_tracking_server_gets_a_run_once(mlflow: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     try:
         version("mlflow")
     except PackageNotFoundError:

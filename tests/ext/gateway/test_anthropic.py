@@ -4,7 +4,6 @@ import json
 from typing import Any
 
 import pytest
-from anthropic.types import Message, MessageCreateParams
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
@@ -15,7 +14,6 @@ from gymq.ext.gateway.to_anthropic import to_anthropic_message
 from gymq.responses import InvalidReply, InvalidRequest, validate_params, validate_response
 from tests.responses.builders import assistant, call, reasoning, response, user
 
-OFFICIAL_REQUEST = TypeAdapter(MessageCreateParams)
 USAGE = {"input_tokens": 10, "input_tokens_details": {"cached_tokens": 4}, "output_tokens": 3, "total_tokens": 13}
 
 
@@ -28,6 +26,8 @@ def items(*messages: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def message(*output: dict[str, Any], **more: Any) -> dict[str, Any]:
+    from anthropic.types import Message  # here, since each process collects all tests and few run this one
+
     made = to_anthropic_message(validate_response(response(*output, **more)), "policy")
     Message.model_validate(made)
     return made
@@ -115,7 +115,10 @@ CONVERSATION = [
 
 
 def test_a_conversation_with_tools_becomes_items_in_its_order() -> None:
-    OFFICIAL_REQUEST.validate_python({"model": "m", "max_tokens": 9, "messages": CONVERSATION})
+    from anthropic.types import MessageCreateParams
+
+    official: TypeAdapter[Any] = TypeAdapter(MessageCreateParams)
+    official.validate_python({"model": "m", "max_tokens": 9, "messages": CONVERSATION})
 
     made = items(*CONVERSATION)
 
