@@ -26,10 +26,12 @@ START_S = 600.0
 PATIENCE_S = 600.0
 
 # Without a sandbox of its own, since tests run as root in containers too; what it opens comes from the test alone.
+# Without motion, since each frame that is drawn without a graphics card costs more than what the tests look at.
 _FLAGS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"),
     *("--disable-extensions", "--disable-background-networking", "--disable-background-timer-throttling"),
     *("--disable-renderer-backgrounding", "--disable-backgrounding-occluded-windows", "--remote-debugging-port=0"),
+    "--force-prefers-reduced-motion",
     "about:blank",
 )
 _CODES = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32}  # of keys with which a browser does something by itself
