@@ -136,7 +136,8 @@ class Finished:
         return self.folder / f"{RUN_STEM}{suffix}.jsonl"
 
 
-@pytest.fixture(scope="session")
+# Of each module, since a cluster that waits until the last of all tests costs more than starting one.
+@pytest.fixture(scope="module")
 def finished_run(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Finished]:
     folder = tmp_path_factory.mktemp("cluster")
     config = write_workers(folder)

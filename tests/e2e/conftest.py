@@ -14,7 +14,7 @@ from .running_cluster import RunningCluster, instances
 ACK_WAIT_S = 2.0  # when the tasks of a killed process are delivered again
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope="session")
+@pytest_asyncio.fixture(scope="module", loop_scope="session")
 async def cluster(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningCluster]:
     folder = tmp_path_factory.mktemp("cluster")
     async with Cluster(instances(folder), folder=folder, ack_wait_s=ACK_WAIT_S, drain_s=2.0) as cluster:
