@@ -1,7 +1,6 @@
 """Names in listings: whole on a terminal of 80 and of 120 columns, and through a pipe, so that they can be copied."""
 
 import io
-import subprocess
 
 import pytest
 from rich.console import Console
@@ -12,8 +11,7 @@ from gymq.execution.loading.registry import worker_names
 from gymq.render import listing, print_prose, shown_environments
 from gymq.stats.running import RunningProfile
 
-from .conftest import Finished, entry
-from .test_terminal import LONG_S, on_terminal
+from .conftest import Command, Finished
 
 AGENTS = ("example_session_state_mgmt_simple_agent", "mcqa_simple_agent")
 
@@ -46,23 +44,27 @@ LISTINGS = (
 
 @pytest.mark.parametrize("columns", [80, pytest.param(120, marks=pytest.mark.nightly)])
 @pytest.mark.parametrize("which", LISTINGS)
-def test_names_are_whole_on_a_terminal(commands, which: str, columns: int):
+def test_names_are_whole_on_a_terminal(
+    gymq: Command, commands, which: str, columns: int, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    monkeypatch.setenv("FORCE_COLOR", "1")  # as if what is printed went to a terminal
     command, expected = commands[which]
-    status, drawn = on_terminal(columns, *command)
-    assert status == 0, drawn
-    assert [name for name in expected if name not in drawn] == []
+    called = gymq(*command)
+    assert called.status == 0, called.err
+    assert [name for name in expected if name not in called.out] == []
 
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("which", LISTINGS)
-def test_names_are_whole_through_a_pipe_and_no_line_ends_with_blanks(commands, which: str):
+def test_names_are_whole_through_a_pipe_and_no_line_ends_with_blanks(gymq: Command, commands, which: str):
     command, expected = commands[which]
-    piped = subprocess.run([*entry(), *map(str, command)], capture_output=True, text=True, timeout=LONG_S)
-    assert piped.returncode == 0, piped.stderr
-    assert [name for name in expected if name not in piped.stdout] == []
-    assert "…" not in piped.stdout
+    piped = gymq(*command)
+    assert piped.status == 0, piped.err
+    assert [name for name in expected if name not in piped.out] == []
+    assert "…" not in piped.out
     if which != "roles":
-        assert [line for line in piped.stdout.splitlines() if line != line.rstrip()] == []
+        assert [line for line in piped.out.splitlines() if line != line.rstrip()] == []
 
 
 def drawn_at(width: int, table: object) -> str:

@@ -118,7 +118,8 @@ def test_another_endpoint_of_the_same_model_extends_a_run_and_another_model_does
     assert len(endpoint.bodies) == asked, "the endpoint was asked before the change was found"
 
 
-@pytest.mark.parametrize("columns", [80, pytest.param(120, marks=pytest.mark.nightly)])
+@pytest.mark.nightly
+@pytest.mark.parametrize("columns", [80, 120])
 def test_the_report_is_whole_on_a_terminal(cluster: Finished, tmp_path: Path, columns: int) -> None:
     assert on_terminal(columns, *collection(cluster, tmp_path))[0] == 0
     status, drawn = on_terminal(columns, *collection(cluster, tmp_path, "--num-repeats", 2))

@@ -28,7 +28,7 @@ from gymq.runs.collection.progress_view import BAR, _View, show_progress, shown_
 from gymq.stats.intervals import Estimate, Interval
 from gymq.testing import reply
 
-from .conftest import LETTERS, Finished, entry, row
+from .conftest import LETTERS, Command, Finished, entry, row
 from .endpoint import PROBE, prompt_of, served
 
 LONG_S = 600
@@ -245,6 +245,7 @@ def test_a_run_that_is_terminated_ends_with_how_to_resume_it(held: Held):
     assert said.count("\n") == 1
 
 
+@pytest.mark.nightly
 def test_a_cancelled_run_ends_without_the_promise_that_it_goes_on(gymq, held: Held):
     with subprocess.Popen([*entry(), *map(str, with_endpoint(held))], stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
@@ -355,14 +356,15 @@ def test_names_are_whole_on_a_narrow_terminal(cluster: Finished, tmp_path: Path)
     assert "\nletters_agent\r\n  mean reward " in drawn
 
 
-def test_a_run_ends_with_its_failures_their_reasons_and_how_to_look_at_one(cluster: Finished, tmp_path: Path):
-    command = [*entry(), *map(str, collection(cluster, tmp_path / "rollouts.jsonl"))]
-    first, again = (subprocess.run(command, capture_output=True, text=True, timeout=LONG_S) for _ in range(2))
-    for ended in (first, again):
-        assert ended.returncode == 3
-        assert "4 of 12 rollouts failed" in ended.stderr
-        assert "4 judge_failed, for example: the judge is asleep" in ended.stderr
-        assert "--task 2 --rollout" in ended.stderr
-        header = next(line for line in ended.stdout.splitlines() if "environment (agent)" in line)
+def test_a_run_ends_with_its_failures_their_reasons_and_how_to_look_at_one(
+    gymq: Command, cluster: Finished, tmp_path: Path
+):
+    for _ in ("first", "again"):
+        ended = gymq(*collection(cluster, tmp_path / "rollouts.jsonl"))
+        assert ended.status == 3
+        assert "4 of 12 rollouts failed" in ended.err
+        assert "4 judge_failed, for example: the judge is asleep" in ended.err
+        assert "--task 2 --rollout" in ended.err
+        header = next(line for line in ended.out.splitlines() if "environment (agent)" in line)
         assert header.split()[2:4] == ["mean", "reward"]
-        assert "…" not in ended.stdout
+        assert "…" not in ended.out

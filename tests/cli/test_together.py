@@ -5,6 +5,8 @@ import subprocess
 import time
 from pathlib import Path
 
+import pytest
+
 from gymq.data.run_files import RunFiles
 
 from .conftest import POLICY, entry, row, write_workers
@@ -24,6 +26,7 @@ SLOW = """\
 """
 
 
+@pytest.mark.nightly
 def test_three_collections_at_once_finish_though_the_first_one_stops_the_cluster(tmp_path: Path) -> None:
     config = write_workers(tmp_path)
     start = "    async def respond(self, request):\n"

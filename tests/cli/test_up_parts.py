@@ -16,6 +16,8 @@ from gymq.cluster.server import EmbeddedServer
 from tests.support.ports import free_port
 from tests.support.waiting import until_answer
 
+from .conftest import Command
+
 CONFIG = """
 config_paths:
   - workers/resources/mcqa/config.yaml
@@ -57,12 +59,6 @@ class Parts:
         async with asyncio.timeout(PATIENCE_S):
             assert b"Ctrl-C" in await process.stdout.readline()
         return process
-
-    async def refused(self, *arguments: str) -> str:
-        process = await self.run("up", "--config", "config.yaml", *arguments)
-        _, said = await process.communicate()
-        assert process.returncode == 2
-        return said.decode()
 
 
 @pytest.fixture
@@ -113,6 +109,7 @@ async def test_a_whole_cluster_names_the_command_that_shows_its_runs(parts: Part
     assert "gymq view, in this folder, shows runs and rollouts in a browser" in (await stopped(cluster)).decode()
 
 
+@pytest.mark.nightly
 async def test_with_a_bridge_its_viewer_is_named(parts: Parts, tmp_path: Path) -> None:
     port = free_port("127.0.0.1")
     (tmp_path / "config.yaml").write_text(f"{CONFIG}bridge: {{port: {port}}}\n")
@@ -137,10 +134,17 @@ async def test_health_names_the_process_that_died_until_it_is_back(parts: Parts,
     await until_answer(lambda: health(port), lambda answer: answer == (200, []))
 
 
-async def test_a_part_needs_a_server_that_the_others_find(parts: Parts) -> None:
-    assert "--only needs --nats URL" in await parts.refused("--only", "agents")
-
-
-async def test_a_part_that_is_not_configured_is_refused(parts: Parts, tmp_path: Path) -> None:
-    (tmp_path / "config.yaml").write_text(MODEL_ALONE)
-    assert "describes no agents" in await parts.refused("--nats", "nats://127.0.0.1:9", "--only", "agents")
+@pytest.mark.parametrize(
+    ("config", "options", "said"),
+    [
+        (CONFIG, [], "--only needs --nats URL"),
+        (MODEL_ALONE, ["--nats", "nats://127.0.0.1:9"], "describes no agents"),
+    ],
+)
+def test_a_part_needs_a_server_that_the_others_find_and_a_configuration(
+    gymq: Command, here: Path, config: str, options: list[str], said: str
+) -> None:
+    (here / "config.yaml").write_text(config)
+    refused = gymq("up", "--config", "config.yaml", "--only", "agents", *options)
+    assert refused.status == 2
+    assert said in refused.err
