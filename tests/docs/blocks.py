@@ -59,6 +59,7 @@ def play(document: Path, folder: Path) -> list[str]:
     blocks = _with_free_ports([block for block in blocks_of(document) if block.purpose == RUN or block.is_file])
     environment = {name: value for name, value in os.environ.items() if not name.startswith("GYMQ_")}
     environment |= {"PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", "COLUMNS": "100", "TERM": "dumb"}
+    environment |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "PYTEST_PLUGINS": "pytest_asyncio.plugin"}  # as `gymq[test]`
     for block in blocks:
         where = f"{document.relative_to(ROOT)}:{block.line}"
         if block.purpose == RUN:

@@ -15,7 +15,7 @@ DOCUMENTS = [
     ROOT / "workers" / "agents" / "program_agent" / "README.md",
 ]
 WITH_CODE = [document for document in DOCUMENTS if any(block.purpose for block in blocks_of(document))]
-_LONG = ("adoption", "bridge", "integrations", "migration", "trainers", "tutorial")
+_LONG = ("adoption", "bridge", "configuration", "integrations", "migration", "rows", "trainers", "turns", "tutorial")
 LONG = {
     *(ROOT / "docs" / f"{name}.md" for name in _LONG),
     ROOT / "workers" / "agents" / "program_agent" / "README.md",
