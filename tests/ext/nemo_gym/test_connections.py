@@ -105,7 +105,14 @@ async def test_where_descriptors_run_out_those_that_say_nothing_make_room(tmp_pa
     assert "ulimit -n" in lines[0]
 
 
-@pytest.mark.parametrize(("num", "said"), [(1_100, "nothing"), (1_100, "half a header"), (5_000, "half a body")])
+@pytest.mark.parametrize(
+    ("num", "said"),
+    [
+        pytest.param(1_100, "nothing", marks=pytest.mark.nightly),
+        pytest.param(1_100, "half a header", marks=pytest.mark.nightly),
+        (5_000, "half a body"),
+    ],
+)
 async def test_the_command_serves_beside_a_flood(
     shared_url: str, tmp_path: Path, many_descriptors: None, num: int, said: str
 ) -> None:

@@ -121,7 +121,7 @@ def completed(file: str, extra: Path, **more: str) -> Config:
     raise AssertionError(f"{file} cannot be completed")
 
 
-@pytest.mark.parametrize(("version", "at_least"), [(FIRST, 61), (CURRENT, 95)])
+@pytest.mark.parametrize(("version", "at_least"), [pytest.param(FIRST, 61, marks=pytest.mark.nightly), (CURRENT, 95)])
 def test_every_configuration_for_our_workers_loads(
     version: str, at_least: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

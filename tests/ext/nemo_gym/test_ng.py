@@ -222,6 +222,7 @@ def test_programs_are_not_written_over_others(here: Path, gymq: Command, program
     assert gymq("ng", "install", "bin", "--overwrite").status == 0
 
 
+@pytest.mark.nightly
 def test_ng_run_serves_what_ng_collect_rollouts_and_ng_status_find(rows: Path, programs: Path) -> None:
     here = rows.parent
     environment = {name: value for name, value in os.environ.items() if name != "GYMQ_NATS"}

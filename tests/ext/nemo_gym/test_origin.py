@@ -63,35 +63,35 @@ async def nothing_ran(world: World) -> None:
     assert await world.sessions() == 0
 
 
-@pytest.mark.parametrize(
-    "headers",
-    [
-        {"Origin": "http://evil.example"},
-        {"Origin": "null"},
-        {"Origin": ""},
-        {"Origin": "http://127.0.0.1"},  # another port
-        {"Origin": "http://localhost:8888"},
-        {"Origin": "chrome-extension://abc"},
-        {"Sec-Fetch-Site": "cross-site"},
-        {"Sec-Fetch-Site": "same-site"},
-        {"Sec-Fetch-Site": "odd"},
-        {"Host": "evil.example"},
-        {"Host": "127.0.0.1.evil.example"},
-        {"Host": "localhost.evil.example"},
-        {"Host": "evil.example#.localhost"},
-        {"Host": "evil@127.0.0.1"},
-        {"Host": "10.0.0.1"},
-        {"Host": ""},
-    ],
-)
-async def test_what_a_foreign_page_can_send_is_refused_everywhere(world: World, headers: dict[str, str]) -> None:
+FOREIGN = [
+    {"Origin": "http://evil.example"},
+    {"Origin": "null"},
+    {"Origin": ""},
+    {"Origin": "http://127.0.0.1"},  # another port
+    {"Origin": "http://localhost:8888"},
+    {"Origin": "chrome-extension://abc"},
+    {"Sec-Fetch-Site": "cross-site"},
+    {"Sec-Fetch-Site": "same-site"},
+    {"Sec-Fetch-Site": "odd"},
+    {"Host": "evil.example"},
+    {"Host": "127.0.0.1.evil.example"},
+    {"Host": "localhost.evil.example"},
+    {"Host": "evil.example#.localhost"},
+    {"Host": "evil@127.0.0.1"},
+    {"Host": "10.0.0.1"},
+    {"Host": ""},
+]
+
+
+async def test_what_a_foreign_page_can_send_is_refused_everywhere(world: World) -> None:
     await world.start_bridge(metrics=True)
-    for path, body in writes(world).items():
-        refused, text = await status("POST", world.head + path, json=body, headers=headers)
-        assert refused == 403, path
-        assert json.loads(text)["error"]["message"].count("\n") == 0
-    for path in READS:
-        assert (await status("GET", world.head + path, headers=headers))[0] == 403, path
+    for headers in FOREIGN:
+        for path, body in writes(world).items():
+            refused, text = await status("POST", world.head + path, json=body, headers=headers)
+            assert refused == 403, (path, headers)
+            assert json.loads(text)["error"]["message"].count("\n") == 0
+        for path in READS:
+            assert (await status("GET", world.head + path, headers=headers))[0] == 403, (path, headers)
     await nothing_ran(world)
 
 

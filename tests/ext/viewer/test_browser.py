@@ -602,7 +602,7 @@ OVERLAPS = """(() => {
 })()"""
 
 
-@pytest.mark.parametrize("height", [700, 900, 1200])
+@pytest.mark.parametrize("height", [700, *(pytest.param(height, marks=pytest.mark.nightly) for height in (900, 1200))])
 async def test_no_two_boxes_of_a_long_rollout_overlap(web: Web, run: str, page: Page, height: int) -> None:
     lengths = (25, 60, 200)
     await web.store(*(rollout(run, task, response=response_of_turns(turns)) for task, turns in enumerate(lengths)))

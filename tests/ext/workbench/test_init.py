@@ -36,13 +36,14 @@ FILES = ["README.md", "config.yaml", "data/example.jsonl", "tests/test_{}.py", "
             FILES,
             marks=pytest.mark.nightly,
         ),
-        (
+        pytest.param(
             ["packed", "--template", "package"],
             IN_PROCESS,
             [
                 *("README.md", "pyproject.toml", "packed/__init__.py"),
                 *(f"packed/{file}" for file in FILES if file != "README.md"),
             ],
+            marks=pytest.mark.nightly,
         ),
     ],
 )
@@ -99,6 +100,7 @@ def test_the_types_of_what_the_templates_make_are_right(gymq: Command, here: Pat
     assert checked.returncode == 0, checked.stdout
 
 
+@pytest.mark.nightly
 def test_the_package_can_be_installed_and_its_environment_is_found_by_name(gymq: Command, here: Path) -> None:
     gymq("init", "packed", "--template", "package")
     pip = [sys.executable, "-m", "pip"]
