@@ -13,7 +13,7 @@ from gymq.ext.viewer.rich_text import markdown
 from gymq.ext.viewer.tree import Node
 from gymq.processes import ComputeLimits, KillableProcesses
 
-log = logging.getLogger("gymq.ext.nemo_gym")
+log = logging.getLogger("gymq.ext.viewer")
 
 MAX_CHARS = 20_000  # of a text that is rendered; the page shows what is behind it as it is
 MOST_TEXTS = 64  # of one request
