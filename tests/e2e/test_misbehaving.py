@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from gymq.bus.discovery import find_workers
 from gymq.cluster.loop_watch import MOST_TICKS, TickReader
 from gymq.execution import sessions
-from gymq.ext.operate.cluster_status import read_status
 from gymq.failures import Place, innermost_of_author
 from gymq.protocol.messages import Failure, FailureClass, Outcome, Stage, Unresolved, VerifiedRollout
 
@@ -32,8 +32,8 @@ async def test_only_the_calls_that_block_the_loop_fail_and_the_process_lives(tmp
         await cluster.submit(f"{run}b", "agent", [asked()])
         await cluster.outcomes(f"{run}b", 1)
         assert cluster.child("resources").restarts == 0
-        status = await read_status(cluster.bus, cluster.url, None)
-    (blocked,) = {worker.blocked for worker in status.workers if worker.name == "env"}
+        workers = await find_workers(cluster.bus)
+    (blocked,) = {worker["endpoints"][0]["data"]["blocked"] for worker in workers if worker["name"] == "env"}
     assert blocked.startswith("env: ")
     by_row = [outcomes[number, 0] for number in range(len(rows))]
     assert [type(outcome) for outcome in by_row] == [VerifiedRollout, Unresolved, Unresolved, Failure, VerifiedRollout]

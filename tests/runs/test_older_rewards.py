@@ -4,10 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from gymq.config import record_instances
+from gymq.config.masking import source_digest
 from gymq.data.run_files import Manifest, RunFiles
-from gymq.ext.scoring.actions import note_scored
 from gymq.protocol.instances import Instance
 from gymq.runs.older_rewards import agents_with_changed_verifier, older_rewards, rewards_of
 
@@ -54,7 +55,9 @@ def test_rewards_are_older_than_a_file_that_changed_until_they_are_scored_with_i
     assert list(older_rewards(files)) == [("8 rewards are older than my_env.py; this verifies them again:", SCORE)]
     Path("runs/x_scored.jsonl").touch()
     assert next(older_rewards(files)).command == f"{SCORE} --overwrite"
-    note_scored(files.output, record_instances(instances(Path("my_env.py"))))
+    manifest = files.read_manifest()
+    assert manifest is not None
+    files.write_manifest(replace(manifest, scored=[source_digest("my_env.py")]))
     assert list(older_rewards(files)) == []
     Path("my_env.py").write_text("third")
     assert str(next(older_rewards(files))).startswith("8 rewards are older than my_env.py")
@@ -75,9 +78,3 @@ def test_the_agents_of_a_changed_file_and_their_rewards_are_found() -> None:
     assert agents_with_changed_verifier(before, record_instances(instances(Path("my_env.py")))) == ["one"]
     assert rewards_of(files.output, ["one", "other", "third"]) == {"one": 8, "other": 2, "third": 0}
     assert rewards_of(Path("nothing.jsonl"), ["one"]) == {"one": 0}
-
-
-def test_a_file_without_a_run_is_left_alone() -> None:
-    note_scored(Path("theirs.jsonl"), {})
-    assert list(older_rewards(RunFiles(Path("theirs.jsonl")))) == []
-    assert not list(Path().iterdir())

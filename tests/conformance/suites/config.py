@@ -4,11 +4,14 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from gymq.config import Config, ConfigError, load
-from gymq.ext.nemo_gym.addresses import add_addresses
 
 from ..comparison import Mismatch
 from ..refused import Refused
+
+addresses = pytest.importorskip("gymq.ext.nemo_gym.addresses")
 
 ALLOCATED = "<allocated>"
 NOT_COMPARED = {
@@ -33,7 +36,7 @@ async def run(case_input: dict[str, Any]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         try:
             config = _load(case_input, Path(folder))
-            tree = add_addresses(config.tree, is_free=lambda _port: True)
+            tree = addresses.add_addresses(config.tree, is_free=lambda _port: True)
         except ConfigError as error:
             raise Refused(str(error)) from None
     servers = [[instance.name, instance.server_type] for instance in config.instances]

@@ -2,11 +2,14 @@
 
 from typing import Any
 
+import pytest
+
 from gymq.data.records import NotTrainable
-from gymq.ext.gateway.chains import build_chains, project_response
 from gymq.responses import ResponsesError
 
 from ..refused import Refused
+
+of_gateway = pytest.importorskip("gymq.ext.gateway.chains")
 
 MODEL = "m"
 """The name of the model in the recorded responses."""
@@ -14,7 +17,7 @@ MODEL = "m"
 
 async def run(case_input: dict[str, Any]) -> dict[str, Any]:
     try:
-        built = build_chains(case_input["entries"], **_given(case_input, "builder"))
+        built = of_gateway.build_chains(case_input["entries"], **_given(case_input, "builder"))
     except ResponsesError as error:
         raise Refused(str(error)) from None
     chains = [
@@ -27,7 +30,7 @@ async def run(case_input: dict[str, Any]) -> dict[str, Any]:
     ]
     answer = {"chains": chains, "quarantined": built.quarantined, "notes": built.notes}
     try:
-        return answer | {"response": project_response(built, MODEL)}
+        return answer | {"response": of_gateway.project_response(built, MODEL)}
     except NotTrainable as error:
         return answer | {"response_error": str(error)}
 
