@@ -4,14 +4,13 @@ import hashlib
 import math
 import re
 from collections.abc import Callable, Iterable
-from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from gymq.config.instances import worker_options
 from gymq.config.process_settings import LAYOUT
-from gymq.data.run_changes import RecordedInstance, decisive_options, flattened
+from gymq.data.run_changes import RecordedInstance, decisive_options, flattened, source_digest
 from gymq.protocol.instances import Instance
 from gymq.redaction import MASK, may_name_secret, names_headers, names_secret, without_named_secrets, without_queries
 
@@ -57,15 +56,6 @@ def record_options(options: dict[str, Any]) -> dict[str, Any]:
     """Return the options of a run by path, as they are stored with it; secrets are hidden as in `record_instances`."""
     kept = {key: _replaced(key, value, _kept, _hides_all_below) for key, value in options.items()}
     return dict(flattened(kept))
-
-
-def source_digest(implementation: str) -> str:
-    """Return a digest of the implementation's file; empty if it is a name, or cannot be read."""
-    file = Path(implementation.partition(":")[0])
-    try:
-        return hashlib.sha256(file.read_bytes()).hexdigest() if file.suffix == ".py" else ""
-    except OSError:
-        return ""
 
 
 def fingerprint(tree: dict[str, Any]) -> str:

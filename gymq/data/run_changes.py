@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
@@ -42,6 +44,15 @@ class RecordedInstance(msgspec.Struct, frozen=True):
     implementation: str
     options: dict[str, Any]  # by path, such as `reasoning.effort`; secrets are hidden
     source: str = ""  # digest of the file with its code, where the implementation is a file
+
+
+def source_digest(implementation: str) -> str:
+    """Return a digest of the implementation's file; empty if it is a name, or cannot be read."""
+    file = Path(implementation.partition(":")[0])
+    try:
+        return hashlib.sha256(file.read_bytes()).hexdigest() if file.suffix == ".py" else ""
+    except OSError:
+        return ""
 
 
 def changed_options(

@@ -10,10 +10,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from gymq.config.masking import source_digest
 from gymq.data.jsonl import JsonlFile, numbered_lines
 from gymq.data.rows import AgentRef, decode_line
-from gymq.data.run_changes import RecordedInstance
+from gymq.data.run_changes import RecordedInstance, source_digest
 from gymq.data.run_files import Manifest, RunFiles
 from gymq.render import counted
 

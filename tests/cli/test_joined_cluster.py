@@ -7,7 +7,7 @@ import pytest
 from gymq.bus import Bus
 from gymq.cli.actions import joined_cluster
 from gymq.cli.actions.joined_cluster import check_served
-from gymq.cli.shared.cluster import ClusterAddress
+from gymq.cli.actions.opened_cluster import ClusterAddress
 from gymq.cluster.server import EmbeddedServer
 from gymq.config import load
 from gymq.errors import UsageError

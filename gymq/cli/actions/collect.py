@@ -17,7 +17,8 @@ import pydantic
 
 from gymq.authoring import first_problem
 from gymq.cli.actions.joined_cluster import ClusterStopped, check_served, noticing_its_end, run_joined
-from gymq.cli.shared.cluster import check_workers, cluster_url, open_bus
+from gymq.cli.actions.opened_cluster import check_workers, cluster_url
+from gymq.cli.shared.cluster import open_bus
 from gymq.cli.shared.configuration import read_config, read_prompt, verifiers_of
 from gymq.cli.shared.datasets import chosen_block, ready_rows
 from gymq.cli.shared.parameters import CollectArguments

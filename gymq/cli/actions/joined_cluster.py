@@ -10,7 +10,8 @@ from datetime import UTC, datetime, timedelta
 
 from gymq.bus import Bus, BusError
 from gymq.bus.discovery import find_workers
-from gymq.cli.shared.cluster import STORE, ClusterAddress
+from gymq.cli.actions.opened_cluster import ClusterAddress
+from gymq.cli.shared.cluster import STORE
 from gymq.cluster.server import is_gone
 from gymq.cluster.server.store import Store
 from gymq.config import Config, digest_of

@@ -1,28 +1,17 @@
-"""The cluster of a command: a given one, one found here, or a temporary one."""
+"""The cluster that a command reads or steers: a given one, one found here, or a temporary server for what is stored."""
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import NamedTuple
 
 from gymq.bus import Bus, BusError, NoAnswer, NoServer, streams
 from gymq.bus.jetstream import Code, JetStreamError
-from gymq.cli.shared.configuration import check_instance, require_instances
-from gymq.cli.shared.interfaces import interfaces
-from gymq.cluster.launch import Cluster
-from gymq.cluster.server import EmbeddedServer, StoreInUseError, find_running, silent_owner
-from gymq.cluster.worker_process import WorkerFailed
-from gymq.config import Config, Instance, fingerprint
-from gymq.config.process_settings import layout, process_variables
+from gymq.cluster.server import EmbeddedServer, find_running, silent_owner
 from gymq.errors import UsageError
-from gymq.execution.loading.registry import WorkerNotFound
-from gymq.protocol.subjects import BadToken
-from gymq.render import say
 from gymq.runs.stored_runs import Runs
 
 FOLDER = Path(".gymq")
@@ -31,77 +20,7 @@ LOGS = FOLDER / "logs"
 CONNECT_S = 5.0  # somebody waits at the terminal
 
 
-class ClusterAddress(NamedTuple):
-    """Addresses of a cluster."""
-
-    url: str  # of its NATS server
-    viewer_url: str | None = None  # what to open in a browser, where the command knows it
-    is_of_another: bool = False  # of a command that was started before in this folder
-
-
-async def check_workers(nats: str | None, config: Config) -> None:
-    """Check that each worker of a configuration accepts its options and, unless a cluster runs, exists here."""
-    is_running = nats is not None or await find_running(STORE) is not None
-    for found in config.instances:
-        with suppress(*((BadToken, WorkerFailed, WorkerNotFound) if is_running else ())):
-            check_instance(config, found)
-
-
-@asynccontextmanager
-async def cluster_url(
-    nats: str | None,
-    config: Config,
-    *,
-    log_level: str,
-    resumed: str | None = None,
-    before_start: Callable[[Sequence[Instance]], Awaitable[None]] | None = None,
-) -> AsyncIterator[ClusterAddress]:
-    """Open a cluster and yield its address: the given one, the one running in this folder, or a temporary one.
-
-    A temporary cluster has a bridge if the configuration asks for it.
-
-    Args:
-        resumed: the run that is resumed, if any.
-        before_start: called with the workers before a temporary cluster is started.
-    """
-
-    async def prepare(bus: Bus) -> None:
-        await Runs(bus).delete_tasks_of_others(fingerprint(config.tree), resumed=resumed)
-
-    variables = process_variables(config.tree)
-    async with AsyncExitStack() as stack:
-        while True:
-            url = nats or await _find_cluster()
-            if url is not None:
-                yield ClusterAddress(url, is_of_another=nats is None)
-                return
-            require_instances(config)
-            if before_start is not None:
-                await before_start(config.instances)
-            cluster = Cluster(
-                config.instances,
-                folder=FOLDER,
-                log_level=log_level,
-                variables=variables,
-                prepare=prepare,
-                layout=layout(config.tree),
-            )
-            with suppress(StoreInUseError):  # another command has started one meanwhile
-                await stack.enter_async_context(cluster)
-                break
-        address = ClusterAddress(cluster.url)
-        for interface in interfaces(config):
-            serving = await stack.enter_async_context(interface.serve(config, cluster.url, LOGS))
-            address = ClusterAddress(cluster.url, serving.viewer_url)
-        try:
-            yield address
-        except asyncio.CancelledError:
-            stopping = "rollouts in flight are finished or requeued; press Ctrl-C again to abort"
-            say(f"stopping: {stopping}")
-            raise
-
-
-async def _find_cluster(*, for_reading: bool = False) -> str | None:
+async def find_cluster(*, for_reading: bool = False) -> str | None:
     """Return the URL of the server that runs in this folder, or None; one that starts or stops is waited for."""
     give_up = time.monotonic() + 10.0
     while (url := await find_running(STORE, for_reading=for_reading)) is None:
@@ -118,7 +37,7 @@ async def _find_cluster(*, for_reading: bool = False) -> str | None:
 
 async def running_url(nats: str | None) -> str:
     """Return the URL of a cluster that is already running."""
-    url = nats or await _find_cluster()
+    url = nats or await find_cluster()
     if url is None:
         raise UsageError(
             "no cluster runs in this folder: start one with `gymq up --config FILE`, or name one with --nats URL"
@@ -139,7 +58,7 @@ async def stored_server(nats: str | None) -> AsyncIterator[tuple[str, EmbeddedSe
 
     A temporary server stops when a cluster needs the store.
     """
-    url = nats or await _find_cluster(for_reading=True)
+    url = nats or await find_cluster(for_reading=True)
     if url is not None:
         yield url, None
         return

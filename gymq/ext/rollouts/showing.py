@@ -19,7 +19,6 @@ from gymq.data.rows import attempt_index
 from gymq.errors import UsageError
 from gymq.execution.services.profiler import last_profile
 from gymq.ext.rollout_files.shown import exact_record, output_tokens
-from gymq.ext.rollout_files.temporary_store import imported
 from gymq.ext.rollouts.transcript import print_transcript, why_no_reward
 from gymq.ext.shared.rendering import first_words
 from gymq.ext.shared.run_overview import run_progress, run_table
@@ -53,6 +52,8 @@ async def show_rollouts(
             url = await stack.enter_async_context(stored_url(nats))
             bus = await stack.enter_async_context(connected(url, name=NAME))
         else:
+            from gymq.ext.rollout_files.temporary_store import imported  # imports all that reads configurations
+
             bus, (found,) = await stack.enter_async_context(imported([file], name=NAME))
             run = found.run
         if run is None:
