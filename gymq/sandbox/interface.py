@@ -17,12 +17,6 @@ LimitName = Literal["time", "memory", "file", "disk", "output"]
 MIB = 1024**2
 GIB = 1024**3
 
-# Folders at the root that are there for every program, and what lies in /tmp beside a program's own files.
-_OF_THE_SYSTEM = frozenset(
-    {"", ".old", "bin", "boot", "dev", "etc", "lib", "lib32", "lib64", "libx32", "proc", "run", "sbin", "sys", "usr"}
-)
-_OF_THE_SANDBOX = frozenset({"", ".shm", "box"})
-
 
 class SessionEnded(GymqError):
     """The program of a session ended; it has to be restarted."""
@@ -74,7 +68,7 @@ class Program:
         """
         try:
             for place in self.folders:
-                check_folder_path(place)
+                check_path(place)
             for name in self.files:
                 check_path(f"/{name}")
         except ValueError as error:
@@ -91,18 +85,6 @@ def check_path(path: str) -> str:
     """
     if "\0" in path or not path.startswith("/") or posixpath.normpath(path) != path or path.startswith("//"):
         raise ValueError(f"{path!r} is not a plain absolute path; write it without `.`, `..`, NUL and surplus slashes")
-    return path
-
-
-def check_folder_path(path: str) -> str:
-    """Return the path of a folder that a program is given as it is.
-
-    Raises:
-        ValueError: the path is not valid, or belongs to the system or to the sandbox.
-    """
-    first, _, rest = check_path(path).removeprefix("/").partition("/")
-    if first in _OF_THE_SYSTEM or (first == "tmp" and rest.partition("/")[0] in _OF_THE_SANDBOX):
-        raise ValueError(f"{path!r} belongs to the system or to the sandbox; name another folder, such as /testbed")
     return path
 
 

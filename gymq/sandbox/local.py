@@ -321,7 +321,7 @@ def _spec(isolation: Isolation, program: Program, limits: Limits, folder: str | 
         raise ComponentFailed("folders for a program need namespaces")
     for place in program.folders:
         if visible.covers(place):
-            raise InvalidTask(f"a program's files: {place!r} is used by this machine's Python; name another folder")
+            raise InvalidTask(f"a program's files: {place!r} belongs to the system; name another folder: /testbed")
     given = program.folders
     if isolation.name == "bubblewrap":
         given = {inside: f"/run/folders/{position}" for position, inside in enumerate(program.folders)}

@@ -10,7 +10,7 @@ import pytest
 from gymq.failures import InvalidTask
 from gymq.protocol.messages import FailureClass
 from gymq.sandbox import LocalSandbox, Program, ProgramResult, isolation, visible
-from gymq.sandbox.interface import check_folder_path, check_path
+from gymq.sandbox.interface import check_path
 
 from .conftest import run_python
 
@@ -24,21 +24,20 @@ def test_a_path_that_is_not_absolute_and_plain_is_refused(path: str):
 @pytest.mark.parametrize(
     "path", ["/", "/usr", "/usr/lib", "/etc", "/proc/self", "/dev/shm", "/.old", "/.old/root", "/tmp", "/tmp/box/a"]
 )
-def test_a_folder_of_the_system_or_of_the_sandbox_is_refused(path: str):
-    with pytest.raises(ValueError, match="belongs to the system or to the sandbox"):
-        check_folder_path(path)
+async def test_a_folder_of_the_system_or_of_the_sandbox_is_refused(closed_sandbox: LocalSandbox, path: str):
+    with pytest.raises(InvalidTask, match="belongs to the system"):
+        await run_python(closed_sandbox, "pass", folders={path: "/tmp"})
 
 
 @pytest.mark.parametrize("path", ["/testbed", "/app", "/home/user/repo", "/tmp/repo", "/opt/x", "/..a/b", "/root/r"])
 def test_other_folders_are_taken(path: str):
-    assert check_folder_path(path) == path
+    assert not visible.covers(path)
 
 
 @pytest.mark.parametrize(
     "program",
     [
         {"folders": {"/tmp/../.old/tmp": "/"}},
-        {"folders": {"/usr": "/"}},
         {"folders": {"a\0": "/"}},
         {"files": {"../x": b""}},
         {"files": {"/etc/x": b""}},
@@ -59,7 +58,7 @@ async def test_a_folder_in_the_place_of_this_python_is_refused(
     shown = [*visible.view(), (f"{tmp_path}/python", True)]
     monkeypatch.setattr(visible, "view", lambda: shown)
     for place in (str(tmp_path), f"{tmp_path}/python", f"{tmp_path}/python/lib"):
-        with pytest.raises(InvalidTask, match="used by this machine's Python"):
+        with pytest.raises(InvalidTask, match="belongs to the system"):
             await run_python(closed_sandbox, "pass", folders={place: "/tmp"})
 
 
