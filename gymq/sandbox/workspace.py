@@ -69,7 +69,7 @@ class Subprocess(Workspace):
 
     Args:
         env: variables of its programs; nothing else of this process's environment but PATH.
-        memory_mib: limit for a program with all that it starts; needs Linux.
+        memory_mib: limit for a program with all that it starts.
         name: what the path of the folder follows from, such as the id of a rollout: programs that put it into their
             prompts ask the same when they are run again. While another process has that folder, the path is a new
             one; as always without a name.

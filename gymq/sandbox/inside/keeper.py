@@ -7,7 +7,6 @@ writes on it if memory ended the program.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import resource
 import select
@@ -20,14 +19,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:  # the import would take longer than the rest
     from typing import NoReturn
 
-LINUX = sys.platform == "linux"  # elsewhere only the program's own process group is ended
-
 
 def main() -> NoReturn:
     line, memory_bytes = map(int, sys.argv[2:4])
     os.set_inheritable(line, False)
-    if LINUX:
-        _watch_over_me()
+    _watch_over_me()
     woken, wake = os.pipe()
     os.set_blocking(woken, False)
     os.set_blocking(wake, False)
@@ -47,15 +43,11 @@ def main() -> NoReturn:
         if woken in ready:
             os.read(woken, 4096)
         status = descendants.reap(child)
-        if memory_bytes and LINUX:
+        if memory_bytes:
             memory = descendants.use_too_much_memory(descendants.pids(), memory_bytes)
         if line in ready or memory:
             break
-    if LINUX:
-        descendants.end()
-    else:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(child, signal.SIGKILL)
+    descendants.end()
     if memory and status is None:
         os.write(line, b"memory")
     _exit_like(-signal.SIGKILL if status is None else status)
