@@ -95,7 +95,7 @@ def command_inside(module: str) -> list[str]:
 
 def _bubblewrap_options(folders: Mapping[str, str], disk_bytes: int) -> list[str]:
     options = ["--unshare-all", "--die-with-parent", "--as-pid-1", "--clearenv", "--hostname", "sandbox"]
-    options += ["--cap-add", "CAP_SETPCAP", "--proc", "/proc", "--tmpfs", "/dev"]
+    options += ["--proc", "/proc", "--tmpfs", "/dev"]
     for name in DEVICES:
         options += ["--dev-bind", f"/dev/{name}", f"/dev/{name}"]
     for link, target in LINKS.items():

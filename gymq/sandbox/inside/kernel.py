@@ -13,17 +13,14 @@ MS_BIND, MS_REC = 0x1000, 0x4000
 
 _AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
 _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}  # the numbers of newer system calls are the same on all machines
-_PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_CAPBSET_DROP, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 4, 22, 24, 36, 38
+_PR_SET_DUMPABLE, _PR_SET_SECCOMP, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 4, 22, 36, 38
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
-def mount(source: str | None, target: str, kind: str | None, flags: int, options: str = "") -> None:
-    def encoded(text: str | None) -> bytes | None:
-        return None if text is None else os.fsencode(text)
-
-    mounted = _libc.mount(encoded(source), encoded(target), encoded(kind), ctypes.c_ulong(flags), encoded(options))
-    _check(mounted, f"cannot mount {target}")
+def mount(source: str, target: str, kind: str, flags: int, options: str = "") -> None:
+    names = map(os.fsencode, (source, target, kind))
+    _check(_libc.mount(*names, ctypes.c_ulong(flags), os.fsencode(options)), f"cannot mount {target}")
 
 
 def make_read_only(target: str) -> None:
@@ -62,15 +59,6 @@ def become_subreaper() -> None:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
 
 
-def drop_bounding_set() -> None:
-    """Prevent any gain of capabilities by executing a file. The process needs CAP_SETPCAP, or no capabilities."""
-    for capability in range(64):
-        try:
-            _prctl(_PR_CAPBSET_DROP, capability)
-        except OSError:  # the kernel knows no more of them, or an ordinary user asks
-            return
-
-
 def drop_privileges() -> None:
     """Drop all capabilities, and prevent any gain of them by executing a file."""
     header = struct.pack("=Ii", 0x20080522, 0)  # _LINUX_CAPABILITY_VERSION_3, this process
@@ -79,14 +67,7 @@ def drop_privileges() -> None:
 
 
 def filter_system_calls(program: bytes) -> None:
-    """Let a filter decide on the system calls of this process and of all that come from it.
-
-    Args:
-        program: instructions of the kernel's packet filter.
-
-    Raises:
-        OSError: the kernel has no such filters.
-    """
+    """Let instructions of the packet filter decide on the system calls of this process and of all that come from it."""
     code = ctypes.create_string_buffer(program, len(program))
     header = struct.pack("=HxxxxxxQ", len(program) // 8, ctypes.addressof(code))  # struct sock_fprog
     mode_filter = 2
@@ -94,14 +75,6 @@ def filter_system_calls(program: bytes) -> None:
 
 
 def system_call(number: int, *arguments: bytes | int | None, failure: str) -> int:
-    """Return the result of a system call.
-
-    Args:
-        failure: beginning of the message if it fails.
-
-    Raises:
-        OSError: it failed.
-    """
     return _check(_libc.syscall(number, *arguments), failure)
 
 

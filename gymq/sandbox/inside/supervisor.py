@@ -104,7 +104,6 @@ def _become_program(spec: Spec, uid: int | None, group: ProgramGroup | None, wri
             # the kernel holds for them: 256 KiB for a socket.
             _limit(resource.RLIMIT_NOFILE, max(32, min(256, spec.memory_bytes // (spec.processes + 1) // 2**18)))
         os.umask(0o022)
-        kernel.drop_bounding_set()
         if uid is not None:
             os.setgroups([])
             os.setresgid(uid, uid, uid)

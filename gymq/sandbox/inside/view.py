@@ -24,9 +24,6 @@ def build(spec: Spec, uid: int) -> None:
 
     Args:
         uid: the user as which the program will run, as it sees itself.
-
-    Raises:
-        OSError: the kernel refused a step.
     """
     kernel.mount("sandbox", "/tmp", "tmpfs", kernel.MS_NOSUID, "mode=755,size=1m")
     os.mkdir("/tmp/.old")
@@ -58,7 +55,7 @@ def build(spec: Spec, uid: int) -> None:
             kernel.mount("sandbox", inside, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, f"mode=755,size={size}")
         _copy(f"/proc/self/fd/{source}", inside)
         os.close(source)
-    kernel.mount(None, "/", None, kernel.MS_REMOUNT | kernel.MS_BIND | kernel.MS_RDONLY | kernel.MS_NOSUID)
+    kernel.mount("", "/", "", kernel.MS_REMOUNT | kernel.MS_BIND | kernel.MS_RDONLY | kernel.MS_NOSUID)
 
 
 def fill(spec: Spec, uid: int | None) -> None:
@@ -98,7 +95,7 @@ def _show(path: str) -> None:
         os.mkdir(path)
     else:
         _write(path, "")
-    kernel.mount(source, path, None, kernel.MS_BIND | kernel.MS_REC)
+    kernel.mount(source, path, "", kernel.MS_BIND | kernel.MS_REC)
     kernel.make_read_only(path)
 
 
@@ -107,13 +104,13 @@ def _cover(path: str) -> None:
     if os.path.isdir(path):
         kernel.mount("sandbox", path, "tmpfs", kernel.MS_NOSUID | kernel.MS_NODEV, "mode=755,size=1m")
     elif os.path.lexists(path):
-        kernel.mount(f"{_OLD}/dev/null", path, None, kernel.MS_BIND)
+        kernel.mount(f"{_OLD}/dev/null", path, "", kernel.MS_BIND)
 
 
 def _make_devices() -> None:
     for name in DEVICES:
         _write(f"/dev/{name}", "")
-        kernel.mount(f"{_OLD}/dev/{name}", f"/dev/{name}", None, kernel.MS_BIND)
+        kernel.mount(f"{_OLD}/dev/{name}", f"/dev/{name}", "", kernel.MS_BIND)
     for link, target in LINKS.items():
         os.symlink(target, link)
     os.mkdir(SHARED_MEMORY, 0o700)
