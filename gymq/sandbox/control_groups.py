@@ -94,9 +94,6 @@ class ControlGroups:
         groups._sweep()
         return groups
 
-    def __str__(self) -> str:
-        return f"control groups of version {2 if len(self.parents) == 1 else 1}"
-
     def make(self, memory_bytes: int, processes: int) -> ControlGroup:
         """Make a group.
 

@@ -27,7 +27,7 @@ User = Literal["own", "first", "same"]
 # What belongs to an undumpable process in `/proc` is that of user 0 there, and a program must not be this user.
 _USER_NAMESPACE = ["--user", "--map-user=1000", "--map-group=1000", "--keep-caps"]
 
-# 500,000,000 and the process's number, as `supervisor.own_uid` has it.
+# 500,000,000 and the process's number, as `supervisor._own_uid` has it.
 _BECOME_FIRST = """user=$((500000000 + $$))
 exec "$0" --reuid "$user" --regid "$user" --clear-groups "$@\""""
 

@@ -95,7 +95,7 @@ class LocalSandbox(Sandbox):
         isolation = self._ready
         user = "the same user" if isolation.user == "same" else "a user of its own"
         weaker = " (weaker)" if self.weakness else ""
-        limits = self.weakness or f"limits by {_groups_for(isolation)}"
+        limits = self.weakness or "limits by control groups"
         return f"{isolation.name}{weaker}: {isolation.holds}; {limits}; runs as {user}"
 
     @property
@@ -207,7 +207,7 @@ class _Supervised:
                     given.callback(os.close, their_report)
                     report = taken.enter_context(FileIO(our_report))
                     fds = [spec, their_lifeline, their_report, *counters]
-                    supervisor = [*command_inside("main"), *map(str, fds)]
+                    supervisor = [*command_inside("supervisor"), *map(str, fds)]
                     process = await start_process(
                         isolation.command(supervisor, program.folders, limits.disk_bytes),
                         env={},

@@ -28,11 +28,8 @@ def confine(view: list[tuple[str, bool]], own: str) -> None:
     """Let this process, and all that come from it, use only these files from now on, and signal no others.
 
     Args:
-        view: paths, outer ones first, and whether what is there may be read and executed.
+        view: see `Spec.view`.
         own: the folder in which everything is allowed.
-
-    Raises:
-        OSError: the kernel refused it.
     """
     known = version()
     every = (1 << (14 + (known >= _TRUNCATES) + (known >= _CONTROLS))) - 1

@@ -1,17 +1,26 @@
-"""Starting the program with its limits, watching it, and ending everything it left."""
+"""The supervisor of one sandboxed program: `SPEC_FD LIFELINE_FD REPORT_FD [GROUP_FD ...]`.
+
+It builds the program's view of the file system, starts it with limits and without privileges, watches it, ends all that
+it left running, and reports. It reads no environment.
+
+The lifeline is the reading end of a pipe of which the owner holds the other end: it closes when the owner wants the
+end, and also when the owner dies. On it the owner of a session says when a step begins and when it is over.
+"""
 
 from __future__ import annotations
 
+import marshal
 import math
 import os
 import resource
 import select
 import signal
 import struct
+import sys
 import time
 import warnings  # noqa: F401 - `os.execvpe` imports it, where it may be out of the program's reach
 
-from . import descendants, disk, kernel, landlock, system_calls
+from . import descendants, disk, kernel, landlock, system_calls, view
 from .group import ProgramGroup
 from .own_time import OwnTime
 from .spec import Spec
@@ -25,7 +34,26 @@ STEP = struct.Struct("=dd")  # seconds that a step may take of its own and on th
 _FIRST_UID = 500_000_000
 
 
-def own_uid() -> int:
+def main() -> None:
+    spec_fd, lifeline_fd, report_fd, *group_fds = map(int, sys.argv[2:])
+    with open(spec_fd, "rb") as file:
+        spec = Spec(marshal.load(file))
+    for fd in (lifeline_fd, report_fd, *group_fds):
+        os.set_inheritable(fd, False)
+    try:
+        kernel.set_undumpable()
+        uid = _own_uid() if spec.changes_user else None
+        if spec.builds_view:
+            view.build(spec, os.getuid() if uid is None else uid)
+        view.fill(spec, uid)
+        group = ProgramGroup(group_fds, spec.group_bytes) if group_fds else None
+        report = _supervise(spec, uid, lifeline_fd, group)
+    except (OSError, ValueError, MemoryError) as error:
+        report = f"failed {type(error).__name__}: {error}"
+    os.write(report_fd, report.encode())
+
+
+def _own_uid() -> int:
     """Return a user id that no other process of the machine has while this one lives: it is derived from its number.
 
     So one run cannot signal another, and the limit of processes counts only its own.
@@ -38,18 +66,11 @@ def own_uid() -> int:
     return 10_000 + process % 50_000  # in containers only the first 65,536 users may exist
 
 
-def supervise(spec: Spec, uid: int | None, lifeline_fd: int, group: ProgramGroup | None) -> str:
+def _supervise(spec: Spec, uid: int | None, lifeline_fd: int, group: ProgramGroup | None) -> str:
     """Run the program to its end, or to the end of its limits or of its owner.
-
-    Args:
-        group: the control group that limits the program; None: there is none on this machine.
 
     Returns:
         The report: exit status as Python's subprocess has it, the limit that was hit or "-", seconds.
-
-    Raises:
-        OSError: it could not be started, or the machine did not let it run.
-        MemoryError: the machine ran out of memory.
     """
     kernel.become_subreaper()
     began = time.monotonic()

@@ -87,9 +87,6 @@ def refuse_others(network: bool, guarded: tuple[int, ...] = ()) -> None:
         network: there is a network namespace, so that sockets of the internet's families reach nothing. Without one
             there are no sockets but pairs.
         guarded: processes of the same user that must not be signalled or hampered.
-
-    Raises:
-        OSError: the kernel or the machine has no such filter.
     """
     machine = os.uname().machine
     if machine not in _ARCHITECTURES:
