@@ -113,7 +113,7 @@ class Subprocess(Workspace):
             ours.send(b"end")
 
         with ours, theirs:
-            words = [str(theirs.fileno()), str(self._memory_bytes), "/bin/sh", "-c", script]
+            words = [str(theirs.fileno()), str(self._memory_bytes), script]
             process = await start_process(
                 [*command_inside("keeper"), *words],
                 env=variables,

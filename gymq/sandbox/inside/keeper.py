@@ -1,8 +1,8 @@
 """Keeps a program that is trusted: nothing is hidden from it or refused to it, but nothing of it outlives it.
 
-`LINE_FD MEMORY_BYTES PROGRAM [ARGUMENT ...]`; the exit status, or the signal, is the program's. The line is one end of
-a pair of sockets. The owner writes on it when the program has to end, and it closes when the owner dies. The keeper
-writes on it if memory ended the program.
+`LINE_FD MEMORY_BYTES SCRIPT`; the exit status, or the signal, is the program's. The line is one end of a pair of
+sockets. The owner writes on it when the program has to end, and it closes when the owner dies. The keeper writes on it
+if memory ended the program.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def main() -> NoReturn:
     signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
     child = os.fork()
     if child == 0:
-        _become(sys.argv[4:])
+        _become(sys.argv[4])
     for fd in (0, 1, 2):  # so that the reader of the program's output sees its end
         os.close(fd)
     status, memory = None, False
@@ -74,17 +74,13 @@ def _watch_over_me() -> None:
     _exit_like(status)
 
 
-def _become(program: list[str]) -> NoReturn:
-    try:
-        os.setsid()
-        signal.set_wakeup_fd(-1)
-        # Python ignores the last two, and programs inherit.
-        for number in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
-            signal.signal(number, signal.SIG_DFL)
-        os.execvp(program[0], program)
-    except OSError as error:
-        os.write(2, f"{program[0]}: {error.strerror}\n".encode())
-    os._exit(127)  # as shells do without a program
+def _become(script: str) -> NoReturn:
+    os.setsid()
+    signal.set_wakeup_fd(-1)
+    # Python ignores the last two, and programs inherit.
+    for number in (signal.SIGCHLD, signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(number, signal.SIG_DFL)
+    os.execv("/bin/sh", ["/bin/sh", "-c", script])
 
 
 def _exit_like(status: int) -> NoReturn:
