@@ -26,7 +26,9 @@ async def test_whatever_dies_every_promise_is_kept(scenario: Scenario, tmp_path:
     assert verdict.kept, verdict
 
 
-@pytest.mark.parametrize("order", ["this, then the later one", "the later one, then this"])
+@pytest.mark.parametrize(
+    "order", ["this, then the later one", pytest.param("the later one, then this", marks=pytest.mark.nightly)]
+)
 async def test_processes_of_two_releases_keep_every_promise(
     order: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

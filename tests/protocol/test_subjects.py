@@ -51,18 +51,18 @@ def of_pattern(row: Subject) -> str:
     return row.pattern
 
 
-@pytest.mark.parametrize("row", ROWS, ids=of_pattern)
 @pytest.mark.parametrize("hostile", [*HOSTILE, None, 7, b"x", ["x"]])
-def test_a_hostile_name_never_enters_a_subject(row: Subject, hostile: Any) -> None:
-    good = good_names(row)
-    for place, value in good.items():
-        if value == "x":
-            names = (good | {place: hostile}).values()
-            if hostile == LONG and place in LONG_NAMES:
-                assert LONG not in row.of(*names)
-                continue
-            with pytest.raises(BadToken):
-                row.of(*names)
+def test_a_hostile_name_never_enters_a_subject(hostile: Any) -> None:
+    for row in ROWS:
+        good = good_names(row)
+        for place, value in good.items():
+            if value == "x":
+                names = (good | {place: hostile}).values()
+                if hostile == LONG and place in LONG_NAMES:
+                    assert LONG not in row.of(*names)
+                    continue
+                with pytest.raises(BadToken):
+                    pytest.fail(f"{row.pattern} became {row.of(*names)}")
 
 
 @pytest.mark.parametrize("name", ["a" * 65, "b-_" * 85])
@@ -80,14 +80,14 @@ def test_other_names_are_refused_whatever_their_length(name: Any) -> None:
         subjects.instance(name)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=of_pattern)
 @pytest.mark.parametrize("hostile", ["1.2", "*", "7", 1.5, [1], None])
-def test_what_is_no_number_never_enters_a_subject(row: Subject, hostile: Any) -> None:
-    good = good_names(row)
-    for place, value in good.items():
-        if value == 7:
-            with pytest.raises((ValueError, TypeError)):
-                row.of(*(good | {place: hostile}).values())
+def test_what_is_no_number_never_enters_a_subject(hostile: Any) -> None:
+    for row in ROWS:
+        good = good_names(row)
+        for place, value in good.items():
+            if value == 7:
+                with pytest.raises((ValueError, TypeError)):
+                    pytest.fail(f"{row.pattern} became {row.of(*(good | {place: hostile}).values())}")
 
 
 @pytest.mark.parametrize("row", ROWS, ids=of_pattern)
