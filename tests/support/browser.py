@@ -26,7 +26,7 @@ START_S = 600.0
 PATIENCE_S = 600.0
 
 # Without a sandbox of its own, since tests run as root in containers too; what it opens comes from the test alone.
-# Without motion, since each frame that is drawn without a graphics card costs more than what the tests look at.
+# Without motion, since no test looks at what moves, and without a graphics card each frame is computed.
 _FLAGS = (
     *("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run"),
     *("--disable-extensions", "--disable-background-networking", "--disable-background-timer-throttling"),

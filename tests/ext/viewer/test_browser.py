@@ -181,7 +181,13 @@ async def test_a_run_grows_before_the_eyes(web: Web, run: str, page: Page) -> No
     await is_unharmed(page)
 
 
-@pytest.mark.parametrize("deep", ['{"a":' * 20_000 + "1" + "}" * 20_000, "[" * 200_000 + "]" * 200_000])
+@pytest.mark.parametrize(
+    "deep",
+    [
+        '{"a":' * 20_000 + "1" + "}" * 20_000,
+        pytest.param("[" * 200_000 + "]" * 200_000, marks=pytest.mark.nightly),
+    ],
+)
 async def test_a_call_that_is_nested_as_deeply_as_it_is_long_is_shown(
     web: Web, run: str, page: Page, deep: str
 ) -> None:
@@ -378,6 +384,7 @@ async def test_numbers_under_pass_at_k_do_not_overlap(web: Web, run: str, page: 
     assert "16" not in shown
 
 
+@pytest.mark.nightly
 async def test_how_far_a_run_is_stays_in_its_column(web: Web, run: str, page: Page) -> None:
     await web.announce(run, num_rollouts=4)
     await web.store(rollout(run, 0))
@@ -602,7 +609,8 @@ OVERLAPS = """(() => {
 })()"""
 
 
-@pytest.mark.parametrize("height", [700, *(pytest.param(height, marks=pytest.mark.nightly) for height in (900, 1200))])
+@pytest.mark.nightly
+@pytest.mark.parametrize("height", [700, 900, 1200])
 async def test_no_two_boxes_of_a_long_rollout_overlap(web: Web, run: str, page: Page, height: int) -> None:
     lengths = (25, 60, 200)
     await web.store(*(rollout(run, task, response=response_of_turns(turns)) for task, turns in enumerate(lengths)))
@@ -653,6 +661,7 @@ async def test_a_long_rollout_is_folded_and_what_leads_into_it_unfolds_it(web: W
     assert page.problems == []
 
 
+@pytest.mark.nightly
 async def test_recorded_calls_of_a_judge_are_shown_once_with_their_numbers(web: Web, run: str, page: Page) -> None:
     texts = {"request": {"input": "equal?"}, "response": {"output": [{"role": "assistant", "content": "<b>yes</b>"}]}}
     call = {"model": "judge", "label": "[[YES]]", "input_tokens": 1234, "output_tokens": 5, "seconds": 0.25, **texts}
@@ -668,6 +677,7 @@ async def test_recorded_calls_of_a_judge_are_shown_once_with_their_numbers(web: 
     assert await page.value(chips) == ["accuracy 0.5"]
 
 
+@pytest.mark.nightly
 async def test_criteria_are_a_list_and_a_row_without_an_answer_is_shown(web: Web, run: str, page: Page) -> None:
     verdict = {"met": {"is short": True, hostile(1): False}, "scores": {"tone": 0.5, "order": 1}}
     row = {"hint": "sun", "responses_create_params": {"input": "Explain it."}}
@@ -686,6 +696,7 @@ async def test_criteria_are_a_list_and_a_row_without_an_answer_is_shown(web: Web
     await is_unharmed(page)
 
 
+@pytest.mark.nightly
 async def test_the_words_of_a_judge_stand_below_their_criteria(web: Web, run: str, page: Page) -> None:
     verdict = {
         "criteria": {"is short": True, "is kind": False},
@@ -702,6 +713,7 @@ async def test_the_words_of_a_judge_stand_below_their_criteria(web: Web, run: st
     await is_unharmed(page)
 
 
+@pytest.mark.nightly
 async def test_charts_have_whole_labels_and_leave_out_what_did_not_happen(web: Web, run: str, page: Page) -> None:
     await web.announce(run, num_rollouts=2000)
     # Ten a millisecond: a throughput whose labels have five digits.
@@ -745,6 +757,7 @@ async def test_a_run_whose_files_are_here_names_the_commands_that_verify_it_agai
     await page.shows(command.format(""))
 
 
+@pytest.mark.nightly
 async def test_no_table_of_a_run_is_cut_in_a_narrow_window(web: Web, run: str, page: Page) -> None:
     await web.announce(run, num_rollouts=32, models=["a-model-with-a-name"])
     await web.store(*(rollout(run, 0, at, num_rollouts=16) for at in range(16)))

@@ -99,6 +99,7 @@ async def test_the_page_shows_which_weights_wrote_each_turn_and_token(web: Web, 
 
 
 @needs_browser
+@pytest.mark.nightly
 async def test_the_page_names_no_weights_in_turns_that_one_version_wrote(web: Web, run: str) -> None:
     response = reply("Hello")
     tokens: dict[str, Any] = {"prompt_token_ids": array("i", [1]), "generation_token_ids": array("i", [2])}
