@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from gymq.errors import UsageError
 from gymq.ext.ray.cluster import join
-from gymq.failures import ComponentFailed
+from gymq.failures import ComponentFailed, InvalidTask
 from gymq.processes.failing import OnFailure, OnFailureAwait
 from gymq.sandbox.interface import MIB, Limits, Program, ProgramResult, ProgramSession, Sandbox, SessionEnded, clock_s
 from gymq.sandbox.local import LocalSandbox
@@ -73,7 +73,7 @@ async def _outcome(work: Awaitable[Any]) -> Any:
     """Return the result of work on a node, or the exception with which it failed."""
     try:
         return await work
-    except (ComponentFailed, SessionEnded, TimeoutError) as error:
+    except (ComponentFailed, InvalidTask, SessionEnded, TimeoutError) as error:
         return error
 
 
@@ -171,11 +171,11 @@ class _Host:
     def __init__(self, isolation: str | None, python: str) -> None:
         self._sandbox = LocalSandbox(None, isolation, python)
 
-    async def open(self, program: Program, limits: Limits) -> ComponentFailed | None:
-        try:
-            self._session = await self._sandbox.open(program, limits)
-        except ComponentFailed as error:
-            return error
+    async def open(self, program: Program, limits: Limits) -> Exception | None:
+        opened: ProgramSession | Exception = await _outcome(self._sandbox.open(program, limits))
+        if isinstance(opened, Exception):
+            return opened
+        self._session = opened
         return None
 
     async def exchange(self, message: bytes, timeout_s: float) -> Any:

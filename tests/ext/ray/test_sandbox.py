@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from gymq.ext.ray.sandbox import RaySandbox
-from gymq.failures import ComponentFailed
+from gymq.ext.ray.sandbox import RaySandbox, _run
+from gymq.failures import ComponentFailed, InvalidTask
 from gymq.sandbox import Limits, Program, PythonSession
 
 
@@ -54,6 +54,11 @@ async def test_its_limits_hold_there(sandbox):
 async def test_a_program_that_does_not_exist_is_a_failure(sandbox):
     with pytest.raises(ComponentFailed, match="no-such-program"):
         await sandbox.run(Program(("no-such-program",)), Limits())
+
+
+def test_a_task_that_is_not_valid_is_said_by_the_node():
+    program = Program(("true",), folders={"/usr": "/tmp"})
+    assert isinstance(_run(None, sys.executable, program, Limits()), InvalidTask)
 
 
 async def test_a_session_keeps_its_names_and_is_replaced_when_it_hangs(sandbox):
