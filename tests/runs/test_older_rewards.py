@@ -7,7 +7,7 @@ import pytest
 from msgspec.structs import replace
 
 from gymq.config import record_instances
-from gymq.config.masking import source_digest
+from gymq.data.run_changes import source_digest
 from gymq.data.run_files import Manifest, RunFiles
 from gymq.protocol.instances import Instance
 from gymq.runs.older_rewards import agents_with_changed_verifier, older_rewards, rewards_of

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from gymq.config.masking import source_digest
-from gymq.data.run_changes import RecordedInstance
+from gymq.data.run_changes import RecordedInstance, source_digest
 from gymq.data.run_files import Manifest, RunFiles
 from gymq.ext.scoring.actions import note_scored
 
