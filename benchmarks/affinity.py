@@ -19,8 +19,8 @@ from gymq.bus import Bus
 from gymq.bus.rpc.calls import Calls
 from gymq.bus.rpc.routing import EXPIRES_S, RoutedCalls, Routes
 from gymq.cluster.launch import Cluster
-from gymq.cluster.worker_process import build
 from gymq.execution.attempts import Attempts
+from gymq.execution.loading.building import build
 from gymq.protocol.instances import Instance
 from gymq.protocol.messages import Outcome, Task, VerifiedRollout
 

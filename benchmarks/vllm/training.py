@@ -34,9 +34,9 @@ from benchmarks.measure import cpu_s_by_name
 from gymq import Model, ModelRequest, WeightsUpdate
 from gymq.cluster import event_loop
 from gymq.cluster.launch import Cluster
-from gymq.cluster.worker_process import build
 from gymq.config import Config
 from gymq.execution.loading import registry
+from gymq.execution.loading.building import build
 from gymq.protocol.tokens import TOKEN_FIELDS
 from gymq.testing.agent_harness import AgentHarness
 from gymq.trainer import TrainingBatch, TrainingRun

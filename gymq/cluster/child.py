@@ -13,7 +13,7 @@ from pathlib import Path
 
 from gymq.cluster import logs, spawner
 from gymq.cluster.environments import python_for
-from gymq.cluster.worker_process import READY, ProcessSpec, StartContext
+from gymq.cluster.process_spec import READY, ProcessSpec, StartContext
 from gymq.errors import UsageError
 from gymq.processes.keeping import keep_running, shown_status
 from gymq.processes.passed_environment import passed

@@ -25,8 +25,8 @@ from gymq.bus.credentials import OPERATOR, SERVICES
 from gymq.bus.discovery import check_versions
 from gymq.cluster import cells, spawner
 from gymq.cluster.child import Child
+from gymq.cluster.process_spec import ProcessSpec
 from gymq.cluster.server import EmbeddedServer
-from gymq.cluster.worker_process import ProcessSpec
 from gymq.config import digest_of
 from gymq.defaults import Layout
 from gymq.execution.services.run_queues import RunQueues

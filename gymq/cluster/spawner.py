@@ -19,7 +19,7 @@ import msgspec
 from gymq.bus.rpc.quarantine import SuspectCall
 from gymq.cluster.forkserver import ENDED, PID
 from gymq.cluster.loop_watch import SIGNAL, TickReader
-from gymq.cluster.worker_process import ANSWER, SUSPECTS, ProcessSpec, StartContext
+from gymq.cluster.process_spec import ANSWER, SUSPECTS, ProcessSpec, StartContext
 from gymq.failures import Place
 from gymq.processes.passed_environment import passed
 

@@ -36,19 +36,21 @@ from gymq.bus.rpc.serving import Server, Service
 from gymq.cluster import event_loop, logs
 from gymq.cluster.cells import ROLE
 from gymq.cluster.loop_watch import LoopWatch
+from gymq.cluster.process_spec import ANSWER, READY, SUSPECTS, ProcessSpec, StartContext
 from gymq.errors import GymqError, UsageError
 from gymq.execution.agent_runner import AgentRunner
 from gymq.execution.loading import registry
+from gymq.execution.loading.building import WorkerFailed, build
 from gymq.execution.model_runner import BusModels, ModelRunner
 from gymq.execution.resources_runner import ResourcesRunner
 from gymq.execution.services.intake import Intake
 from gymq.execution.services.janitor import Janitor
 from gymq.execution.services.profiler import Profiler
-from gymq.failures import say_author_error
 from gymq.model import Model
 from gymq.processes import KillableProcesses, memory
 from gymq.processes.background import end_task
 from gymq.processes.failing import FailureLogged
+from gymq.processes.open_files import raise_open_files
 from gymq.protocol import subjects
 from gymq.protocol.instances import PROFILES_VARIABLE, Instance
 from gymq.protocol.messages import MAX_TEXT_CHARS
@@ -56,43 +58,6 @@ from gymq.redaction import hide_options, hide_passwords, redact
 from gymq.resources import Resources
 
 log = logging.getLogger("gymq.cluster.worker_process")
-
-READY = "ready"
-
-# How the lines begin that a process that starts workers reads, beside those of the fork server.
-ANSWER, SUSPECTS = b"answer ", b"suspects "
-
-
-class WorkerFailed(GymqError):
-    """A worker whose own code fails while it is made or started; one line."""
-
-    def __init__(self, name: str, what: str, error: BaseException) -> None:
-        if isinstance(error, GymqError):  # a sentence already, which may begin with the name
-            said = " ".join(str(error).split()).removeprefix(f"{name}: ")
-        else:
-            said = say_author_error(error)
-        super().__init__(f"{name} {what}: {said}")
-
-
-class StartContext(msgspec.Struct):
-    """What a process has before it gets its spec."""
-
-    folder: str  # its current one
-    environment: dict[str, str]
-    refused: dict[str, str] = {}  # why suspect calls are refused (`gymq.bus.rpc.quarantine`), by the rollout
-
-
-class ProcessSpec(msgspec.Struct):
-    """The workers and settings of one process."""
-
-    url: str
-    role: str
-    instances: list[Instance] = []
-    services: bool = False  # intake, janitor and profiler
-    log_level: str = "info"
-    drain_s: float = 30.0
-    variables: dict[str, str] = {}  # for its environment
-    joins: bool = True  # whether other processes may be there, which its version has to meet
 
 
 class InstanceHost:
@@ -233,23 +198,6 @@ class InstanceHost:
         await self._bus.lost.wait()
 
 
-def build(instance: Instance) -> Worker:
-    """Return the worker object of an instance, with its options checked.
-
-    Raises:
-        WorkerNotFound, OptionsError, BadToken, WorkerFailed
-    """
-    found = registry.find_class(instance.kind, instance.implementation)
-    name = instance.name
-    subjects.instance(name)
-    try:
-        return found(instance.options, name=name)
-    except OptionsError:
-        raise
-    except Exception as error:
-        raise WorkerFailed(name, "cannot be created", error) from error
-
-
 async def run(spec: ProcessSpec, parent: socket.socket, refused: Mapping[str, str] | None = None) -> int:
     """Run a worker process until it is asked to stop, and return its exit status.
 
@@ -322,14 +270,6 @@ def _hide_secrets(spec: ProcessSpec) -> None:
         hide_options(instance.options)
     for text in (spec.url, *os.environ.values()):  # those of proxies and of registries of packages are in the latter
         hide_passwords(text)
-
-
-def raise_open_files() -> None:
-    """Raise the limit of this process: it may hold thousands of connections; the usual soft limit is 1024."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = 65536 if hard == resource.RLIM_INFINITY else min(hard, 65536)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def main(parent: socket.socket) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gymq.cluster import spawner
-from gymq.cluster.worker_process import ProcessSpec, StartContext
+from gymq.cluster.process_spec import ProcessSpec, StartContext
 from gymq.protocol.instances import Instance
 
 FORKSERVER = """\

@@ -8,7 +8,8 @@ import pytest
 
 import gymq
 from gymq.cluster import worker_process
-from gymq.cluster.worker_process import InstanceHost, ProcessSpec
+from gymq.cluster.process_spec import ProcessSpec
+from gymq.cluster.worker_process import InstanceHost
 from gymq.protocol.instances import Instance
 from tests.support.waiting import DEADLINE_S, until
 

@@ -14,7 +14,7 @@ from gymq.bus import Bus
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cluster.child import Child
 from gymq.cluster.launch import Cluster
-from gymq.cluster.worker_process import ProcessSpec
+from gymq.cluster.process_spec import ProcessSpec
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder, compressed, encode
 from gymq.protocol.instances import Instance

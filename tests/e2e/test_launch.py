@@ -15,8 +15,8 @@ import pytest
 import pytest_asyncio
 
 from gymq.cluster import launch
+from gymq.cluster.process_spec import ProcessSpec
 from gymq.cluster.server import find_running
-from gymq.cluster.worker_process import ProcessSpec
 from gymq.errors import UsageError
 from gymq.processes import keeping
 from gymq.protocol.instances import Instance

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gymq.cluster.worker_process import ProcessSpec
+from gymq.cluster.process_spec import ProcessSpec
 from gymq.data.materialise import MaterialiseOptions
 from gymq.execution.services.profiler import last_profile, read_profile
 from gymq.protocol import subjects

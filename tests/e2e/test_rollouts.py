@@ -5,7 +5,7 @@ import re
 import pytest
 import pytest_asyncio
 
-from gymq.cluster.worker_process import ProcessSpec
+from gymq.cluster.process_spec import ProcessSpec
 from gymq.protocol.messages import Failure, FailureClass, Outcome, Stage, Unresolved, VerifiedRollout
 
 from .running_cluster import RunningCluster, model, row

@@ -17,7 +17,7 @@ import pytest
 from gymq.authoring import WorkerOptions
 from gymq.cluster.child import Child
 from gymq.cluster.launch import Cluster, Deployment
-from gymq.cluster.worker_process import ProcessSpec
+from gymq.cluster.process_spec import ProcessSpec
 from gymq.errors import UsageError
 from gymq.processes import KillableProcesses
 from gymq.processes.passed_environment import passed

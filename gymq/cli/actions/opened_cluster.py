@@ -13,9 +13,9 @@ from gymq.cli.shared.configuration import check_instance, require_instances
 from gymq.cli.shared.interfaces import interfaces
 from gymq.cluster.launch import Cluster
 from gymq.cluster.server import StoreInUseError, find_running
-from gymq.cluster.worker_process import WorkerFailed
 from gymq.config import Config, Instance, fingerprint
 from gymq.config.process_settings import layout, process_variables
+from gymq.execution.loading.building import WorkerFailed
 from gymq.execution.loading.registry import WorkerNotFound
 from gymq.protocol.subjects import BadToken
 from gymq.render import say

@@ -18,12 +18,13 @@ from gymq.cli.shared.configuration import check_instances
 from gymq.cli.shared.interfaces import interfaces
 from gymq.cli.shared.interrupts import until_interrupted
 from gymq.cluster.launch import Cluster, WorkerProcess
-from gymq.cluster.worker_process import ProcessSpec, raise_open_files
+from gymq.cluster.process_spec import ProcessSpec
 from gymq.config import Config
 from gymq.config.process_settings import RAY_ADDRESS
 from gymq.defaults import ClusterPart
 from gymq.errors import UsageError
 from gymq.extensions import extensions
+from gymq.processes.open_files import raise_open_files
 from gymq.protocol.instances import Instance
 from gymq.redaction import redact
 from gymq.render import counted

@@ -10,7 +10,6 @@ from typing import Any
 from gymq.authoring import OptionsError
 from gymq.cli.shared.interfaces import interfaces
 from gymq.cli.shared.parameters import WorkerSources
-from gymq.cluster.worker_process import build
 from gymq.config import Config, Instance, load
 from gymq.config.assembled import (
     POLICY,
@@ -29,6 +28,7 @@ from gymq.config.sources import INITIAL, origin
 from gymq.config.unknown import check_keys
 from gymq.data.prompt import RowPrompt
 from gymq.errors import UsageError, did_you_mean
+from gymq.execution.loading.building import build
 from gymq.execution.loading.registry import WorkerNotFound, find_class
 from gymq.execution.loading.worker_options import implied_overrides, model_options, published_rules
 from gymq.execution.loading.worker_source import instance_name

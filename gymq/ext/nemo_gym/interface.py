@@ -16,7 +16,6 @@ from gymq.bus.discovery import find_workers
 from gymq.cli.shared.cluster import LOGS, running_url
 from gymq.cli.shared.interrupts import until_interrupted
 from gymq.cluster import logs
-from gymq.cluster.worker_process import raise_open_files
 from gymq.config import Config
 from gymq.config.sources import origin
 from gymq.errors import UsageError
@@ -24,6 +23,7 @@ from gymq.ext.nemo_gym.bridge import Bridge
 from gymq.ext.nemo_gym.directory import config_of_workers, directory_of
 from gymq.ext.nemo_gym.settings import BridgeSettings, settings_of
 from gymq.ext.shared.addresses import bracketed
+from gymq.processes.open_files import raise_open_files
 
 
 class BridgeAddress(NamedTuple):

@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 
 from gymq.cluster.child import Child
-from gymq.cluster.worker_process import ProcessSpec
+from gymq.cluster.process_spec import ProcessSpec
 from gymq.errors import UsageError
 from gymq.ext.ray.cluster import join
 

@@ -15,9 +15,9 @@ from typing import Any
 
 from gymq.agent import RESERVED_TOOL_NAMES
 from gymq.authoring import CurrentCall, current_call
-from gymq.cluster.worker_process import build
 from gymq.config import Config
 from gymq.errors import UsageError
+from gymq.execution.loading.building import build
 from gymq.execution.sessions import LocalResources
 from gymq.failures import InvalidTask, RolloutError, no_such_tool
 from gymq.processes import KillableProcesses

@@ -12,9 +12,9 @@ from rich.syntax import Syntax
 
 from gymq.authoring import OptionsError
 from gymq.cli.shared.configuration import check_instance
-from gymq.cluster.worker_process import WorkerFailed
 from gymq.config import Config, ConfigError, Instance, masked
 from gymq.errors import UsageError
+from gymq.execution.loading.building import WorkerFailed
 from gymq.execution.loading.registry import WorkerNotFound
 from gymq.protocol.subjects import BadToken
 from gymq.render import listing, listing_console, printable

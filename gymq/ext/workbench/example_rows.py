@@ -6,11 +6,11 @@ from typing import Any
 
 import msgspec
 
-from gymq.cluster.worker_process import build
 from gymq.config import Config, ConfigError
 from gymq.data.jsonl import parse_object
 from gymq.data.rows import AGENT_REF, PARAMS, RowError, agent_name
 from gymq.data.short_rows import whole_row
+from gymq.execution.loading.building import build
 from gymq.execution.loading.worker_source import WorkerSource
 from gymq.protocol.instances import Instance
 from gymq.resources import Resources

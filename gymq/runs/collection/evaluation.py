@@ -17,8 +17,9 @@ from gymq.bus import Bus
 from gymq.cluster.child import Child
 from gymq.cluster.launch import Cluster, WorkerProcess
 from gymq.cluster.loop_watch import watching_this_process
+from gymq.cluster.process_spec import ProcessSpec
 from gymq.cluster.server import StoreInUseError
-from gymq.cluster.worker_process import InstanceHost, ProcessSpec
+from gymq.cluster.worker_process import InstanceHost
 from gymq.config import fingerprint
 from gymq.config.assembled import SIMULATED_MODEL
 from gymq.config.process_settings import process_variables

@@ -12,10 +12,10 @@ import msgspec
 
 from gymq.agent import Agent
 from gymq.authoring import OptionsError, Worker
-from gymq.cluster.worker_process import WorkerFailed, build
 from gymq.config import Config
 from gymq.data.jsonl import parse_object
 from gymq.errors import UsageError
+from gymq.execution.loading.building import WorkerFailed, build
 from gymq.execution.loading.registry import WorkerNotFound
 from gymq.failures import InvalidTask, RolloutError
 from gymq.model import Model
