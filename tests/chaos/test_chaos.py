@@ -15,10 +15,10 @@ from .experiment import NoFaults, Releases, run
 from .promises import judge
 from .scenario import Scenario
 
-HALF = Scenario(1, single=1000, stateful=152)
+QUARTER = Scenario(1, single=500, stateful=72)
 
 
-@pytest.mark.parametrize("scenario", [HALF, *(pytest.param(Scenario(n), marks=pytest.mark.nightly) for n in (2, 3))])
+@pytest.mark.parametrize("scenario", [QUARTER, *(pytest.param(Scenario(n), marks=pytest.mark.nightly) for n in (2, 3))])
 async def test_whatever_dies_every_promise_is_kept(scenario: Scenario, tmp_path: Path) -> None:
     verdict = judge(scenario, await run(scenario, tmp_path / "run"))
     print(f"{scenario}: {verdict}")
