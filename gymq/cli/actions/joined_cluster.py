@@ -70,6 +70,8 @@ async def check_served(bus: Bus, config: Config, address: ClusterAddress, *, is_
     Raises:
         UsageError: it serves something else.
     """
+    if is_here and not address.is_of_another:  # this command has started it with the configuration, and it serves
+        return policies(config)
     wanted = {(instance.name, instance.implementation) for instance in config.instances}
     begun = time.monotonic()
     while True:
