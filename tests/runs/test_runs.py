@@ -9,13 +9,14 @@ import pytest
 
 from gymq.bus import Bus, BusError, streams
 from gymq.bus.jetstream import Stored
+from gymq.bus.queue.client import QueueClient
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cluster.server import EmbeddedServer
 from gymq.execution.services.profiler import Profiler, read_profile
 from gymq.ext.shared.run_overview import run_progress
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
-from gymq.protocol.messages import Failure, FailureClass, Outcome, Run, Stage, Unresolved, VerifiedRollout
+from gymq.protocol.messages import Failure, FailureClass, Outcome, Run, Stage, Task, Unresolved, VerifiedRollout
 from gymq.runs.stored_runs import Runs
 
 Connect = Callable[[str], Awaitable[Bus]]
@@ -157,6 +158,24 @@ async def test_a_record_that_cannot_be_read_hides_no_other_run(own_bus: Bus, run
     runs = Runs(own_bus)
     assert [record.run for record in await runs.records()] == [run]
     assert await runs.record(f"{run}x") is None
+
+
+async def test_the_newest_run_comes_first(own_bus: Bus) -> None:
+    for name, created_at in (("old", 1.0), ("new", 3.0), ("between", 2.0)):
+        await Runs(own_bus).change(
+            f"{run}-{name}", lambda _, n=f"{run}-{name}", at=created_at: Run(run=n, created_at=at)
+        )
+    assert [record.run for record in await Runs(own_bus).records()] == [f"{run}-new", f"{run}-between", f"{run}-old"]
+
+
+async def test_queued_tasks_of_another_configuration_are_removed_unless_they_are_resumed(own_bus: Bus) -> None:
+    queue, runs = QueueClient(own_bus), Runs(own_bus)
+    known = {"other": "rows/before", "resumed": "rows/before", "same": "rows/now", "program": ""}
+    for name, fingerprint in known.items():
+        await own_bus.js.store(subjects.RUN.of(name), encode(Run(run=name, created_at=1.0, fingerprint=fingerprint)))
+        await queue.submit(Task(run=name, task_index=0, rollout_index=0, agent="a", row=b"{}", timeout_s=9.0))
+    await runs.delete_tasks_of_others("now", resumed="resumed")
+    assert [name for name in known if await queue.num_queued(name)] == ["resumed", "same", "program"]
 
 
 async def test_a_record_that_changes_while_it_is_changed_keeps_both_changes(bus: Bus, run: str) -> None:

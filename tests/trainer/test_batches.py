@@ -193,6 +193,14 @@ async def test_processes_share_the_rows(training: TrainingRun, examples: Example
     assert [indices(*[batch async for batch in batches]) for batches in parts] == [[[0, 2]], [[1, 3]]]
 
 
+async def test_a_list_is_gone_through_in_another_order_in_each_epoch(training: TrainingRun, examples: Examples) -> None:
+    rows = [{**row, "number": number} for number, row in enumerate(examples(6))]
+    batches = training.train_batches(rows, groups=6, num_samples=1, ahead=0, seed=1, epochs=2)
+    orders = [[group.example["number"] for group in batch.groups] async for batch in batches]
+    assert [sorted(order) for order in orders] == [list(range(6))] * 2
+    assert len({tuple(order) for order in [*orders, list(range(6))]}) == 3
+
+
 async def test_a_batch_has_what_a_loss_needs(training: TrainingRun, examples: Examples) -> None:
     rows = examples(1, verdict={"reward": 0.5})
     batch = await anext(training.train_batches(rows, groups=1, num_samples=2, ahead=0))
