@@ -18,7 +18,7 @@ _SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _SETTINGS = ("/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/alternatives", "/etc/localtime")
 _APPLICATIONS = ("/usr/src", "/usr/local/src")  # where images put what they serve
 _PARTS_OF_PYTHON = ("bin", "lib", "lib32", "lib64", "libexec", "share", "etc", "ssl")
-_OF_EACH_SANDBOX = ("/dev", "/proc", "/run", "/.old", "/tmp/box", "/tmp/.shm")
+_NEVER_GIVEN = ("/boot", "/dev", "/etc", "/proc", "/run", "/sys", "/.old", "/tmp/box", "/tmp/.shm")
 _KINDS = ("agents", "models", "resources")
 _SITE = ("site-packages", "dist-packages")
 
@@ -32,8 +32,8 @@ def view() -> list[tuple[str, bool]]:
 
 
 def covers(place: str) -> bool:
-    """Return whether something of the view, or of the sandbox itself, lies at an absolute path, above or below it."""
-    paths = [*_OF_EACH_SANDBOX, *(path for path, _ in view())]
+    """Return whether something of the view, the system or the sandbox, lies at an absolute path, above or below it."""
+    paths = [*_NEVER_GIVEN, *(path for path, _ in view())]
     return any(Path(path).is_relative_to(place) or Path(place).is_relative_to(path) for path in paths)
 
 

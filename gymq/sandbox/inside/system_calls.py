@@ -66,9 +66,10 @@ _CLONE_NEWUSER, _MAP_HUGETLB = 0x10000000, 0x40000
 _AF_UNIX, _AF_INET, _AF_INET6, _SOL_SOCKET = 1, 2, 10, 1
 _PROTOCOLS = (0, 6, 17)  # the usual one, TCP, UDP
 _BUFFER_OPTIONS = (7, 8, 32, 33)  # SO_SNDBUF, SO_RCVBUF, SO_SNDBUFFORCE, SO_RCVBUFFORCE
-# F_SETLEASE, F_NOTIFY: a process that opens a file of the same user waits for the holder of a lease.
-# F_SETOWN, F_SETSIG, F_SETOWN_EX: any signal to any process.
-_FILE_CONTROLS = (1024, 1026, 8, 10, 15)
+# F_OFD_SETLK, F_OFD_SETLKW: locks of an open file, for which no process is named. F_SETLEASE, F_NOTIFY: a process
+# that opens a file of the same user waits for the holder of a lease. F_SETOWN, F_SETSIG, F_SETOWN_EX: any signal to any
+# process.
+_FILE_CONTROLS = (37, 38, 1024, 1026, 8, 10, 15)
 _OWNER_CONTROLS = (0x8901, 0x8902)  # FIOSETOWN, SIOCSPGRP
 _ONE_PROCESS = {"setpriority": 0, "ioprio_set": 1}  # the first argument of those that else set a group or a user
 
