@@ -6,23 +6,19 @@ the worker, and the worker's log. On the socket it reports the worker's process 
 
 from __future__ import annotations
 
-import atexit
 import contextlib
 import fcntl
 import gc
-import io
 import os
 import selectors
 import signal
 import socket
 import sys
 import termios
-import threading
 import traceback
 from collections.abc import Iterator
-from typing import NoReturn
 
-from gymq.processes import garbage, memory, parent_death
+from gymq.processes import memory, parent_death
 
 # How the lines begin that report a worker's process id (0: the system has no process to spare) and its status.
 PID, ENDED = b"pid ", b"ended "
@@ -118,7 +114,6 @@ def _leave_terminal() -> None:
 
 def main() -> int:
     memory.hide_memory()
-    garbage.search_less()
     fork_server = os.getpid()
     parent_death.die_with_parent(os.getppid())
     _leave_terminal()
@@ -128,6 +123,7 @@ def main() -> int:
     # Not at the top: what workers start with `multiprocessing` imports this module again.
     from gymq.cluster import worker_process
 
+    gc.collect()
     gc.freeze()  # what the collector looks at is written to, and no longer shared
     parent = ForkServer(control).serve()
     if parent is None:
@@ -136,22 +132,5 @@ def main() -> int:
     return worker_process.main(parent)
 
 
-def end(status: int) -> NoReturn:
-    """End this process as Python does, but for the modules, whose objects it would free one by one.
-
-    Most of them are shared with the fork server, and to write to one copies its page.
-    """
-    threading._shutdown()  # type: ignore[attr-defined]
-    atexit._run_exitfuncs()
-    for found in reversed(gc.get_objects()):  # a file before what it writes to
-        if issubclass(type(found), io.IOBase):  # authors left it open
-            with contextlib.suppress(Exception):
-                found.close()
-    for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError):
-            stream.flush()
-    os._exit(status)
-
-
 if __name__ == "__main__":
-    end(main())
+    sys.exit(main())
