@@ -145,13 +145,13 @@ def test_the_configuration_itself_is_not_changed():
     ("top_level", "problem"),
     [
         ({"port_range_low": 20, "port_range_high": 10}, "^port_range_low 20 is above port_range_high 10$"),
-        ({"port_range_low": "low"}, "^port_range_low: must be a valid integer.*, not 'low'$"),
+        ({"port_range_low": "low"}, "^port_range_low: must be a whole number.*, not 'low'$"),
         ({"port_range_high": 70000}, "^port_range_high: must be less than or equal to 65535, not 70000$"),
-        ({"head_server": {"host": "h", "port": "x"}}, r"^head_server\.port: must be a valid integer"),
+        ({"head_server": {"host": "h", "port": "x"}}, r"^head_server\.port: must be a whole number"),
         ({"head_server": "h:80"}, "^head_server: "),
-        ({"disallowed_ports": [1, None]}, r"^disallowed_ports\[1\]: must be a valid integer, not None$"),
+        ({"disallowed_ports": [1, None]}, r"^disallowed_ports\[1\]: must be a whole number$"),
         ({"disallowed_ports": 5}, "^disallowed_ports: "),
-        ({"default_host": 5}, "^default_host: must be a valid string, not 5$"),
+        ({"default_host": 5}, "^default_host: must be text, not 5$"),
         ({"use_absolute_ip": "maybe"}, "^use_absolute_ip: "),
     ],
 )

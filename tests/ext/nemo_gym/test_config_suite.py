@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from gymq.ext.nemo_gym.addresses import add_addresses
+from gymq.ext.nemo_gym import addresses
 from tests.conformance.cases import OWN_CASES, CoreCase, read_file
 from tests.conformance.comparison import Mismatch
 from tests.conformance.core import check_core
@@ -15,12 +15,14 @@ BASIC = next(case for case in read_file(OWN_CASES / "core_config.jsonl").cases i
 
 
 async def differences(monkeypatch: pytest.MonkeyPatch, change: Callable[[dict[str, Any]], None]) -> str:
+    original = addresses.add_addresses
+
     def changed(tree: dict[str, Any], **_: Any) -> dict[str, Any]:
-        answer = add_addresses(tree, is_free=lambda _port: True)
+        answer = original(tree, is_free=lambda _port: True)
         change(answer)
         return answer
 
-    monkeypatch.setattr(config, "add_addresses", changed)
+    monkeypatch.setattr(addresses, "add_addresses", changed)
     assert isinstance(BASIC, CoreCase)
     with pytest.raises(Mismatch) as caught:
         await check_core(config, BASIC)
