@@ -24,7 +24,7 @@ from cyclopts.panel import CycloptsPanel
 from gymq.cli.shared.command import Command
 from gymq.errors import GymqError
 from gymq.extensions import extensions
-from gymq.processes import garbage, memory
+from gymq.processes import memory
 from gymq.render import say
 
 GROUPS = ("Run", "Read", "Author", "Operate")
@@ -130,7 +130,6 @@ def main() -> None:
     if threading.current_thread() is threading.main_thread():  # others cannot handle signals
         _end_as_interrupted(received)
     memory.hide_memory()
-    garbage.search_less()
     atexit.register(gc.freeze)  # at the end Python would search all that was imported
     if logging.lastResort is not None:  # where a command has no log, warnings look like its other messages
         logging.lastResort.setFormatter(logging.Formatter("gymq: %(message)s"))

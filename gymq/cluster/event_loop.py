@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 import uvloop
-
-from gymq.processes import garbage
 
 T = TypeVar("T")
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
     """Do what `asyncio.run` does, on uvloop. Collect garbage less often."""
-    garbage.search_less()
+    # With Python's own thresholds an agent with 8,000 rollouts in flight searches for cycles a third of its time.
+    gc.set_threshold(5_000, 20, 50)
     return uvloop.run(work)
