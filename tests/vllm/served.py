@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import socket
 import subprocess
 import sys
 import urllib.error
@@ -14,6 +13,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from gymq.cluster.server.address import hold_port
 from tests.support.waiting import until
 
 from .tiny_policy import ON_CPU, POLICY
@@ -61,18 +61,17 @@ async def serving(folder: Path, *, environment: dict[str, str] | None = None, **
         changed: options of the command, by their names with underscores.
     """
     log = folder / "vllm-serve.log"
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    served = Served(port)
-    with log.open("w") as out, _process(_arguments(port, changed), out, environment or {}) as process:
+    with hold_port() as held, log.open("w") as out:
+        port = held.getsockname()[1]
+        served = Served(port)
+        with _process(_arguments(port, changed), out, environment or {}) as process:
 
-        def is_up() -> bool:
-            assert process.poll() is None, f"vllm serve ended:\n{log.read_text()[-4000:]}"
-            return served.get("/health") is not None
+            def is_up() -> bool:
+                assert process.poll() is None, f"vllm serve ended:\n{log.read_text()[-4000:]}"
+                return served.get("/health") is not None
 
-        await until(is_up, deadline_s=START_S)
-        yield served
+            await until(is_up, deadline_s=START_S)
+            yield served
 
 
 def _arguments(port: int, changed: dict[str, Any]) -> list[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import subprocess
 import sys
 import urllib.request
@@ -19,6 +18,7 @@ from gymq.workers.models.vllm_model.engine_metrics import EngineReport, read_met
 from gymq.workers.models.vllm_model.worker import VLLMModel
 
 import gymq
+from gymq.cluster.server.address import hold_port
 from tests.support.waiting import until
 
 from .tiny_policy import MAX_MODEL_LEN, ON_CPU, POLICY
@@ -57,20 +57,19 @@ class Server:
 
 @contextmanager
 def server(log: Path, max_num_seqs: int) -> Iterator[Server]:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    options = {**SERVER, "port": port, "max-num-seqs": max_num_seqs}
-    named = [text for name, value in options.items() for text in (f"--{name}", str(value))]
-    command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *named, "--enforce-eager"]
-    environment = {**os.environ, **ON_CPU, "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
-    with log.open("w") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=environment)
-    try:
-        yield Server(process, port, log)
-    finally:
-        process.kill()
-        process.wait()
+    with hold_port() as held:
+        port = held.getsockname()[1]
+        options = {**SERVER, "port": port, "max-num-seqs": max_num_seqs}
+        named = [text for name, value in options.items() for text in (f"--{name}", str(value))]
+        command = [sys.executable, "-m", "vllm.entrypoints.openai.api_server", *named, "--enforce-eager"]
+        environment = {**os.environ, **ON_CPU, "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
+        with log.open("w") as out:
+            process = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=environment)
+        try:
+            yield Server(process, port, log)
+        finally:
+            process.kill()
+            process.wait()
 
 
 @pytest_asyncio.fixture(loop_scope="session")
