@@ -317,11 +317,11 @@ def _spec(isolation: Isolation, program: Program, limits: Limits, folder: str | 
     directory, path = folder or _BOX, f"{os.path.dirname(python)}:{_PATH}"
     if program.image is not None:
         raise ComponentFailed("the local sandbox has no container images: use the provider `docker`")
-    if program.folders and not isolation.own_view:
-        raise ComponentFailed("folders for a program need namespaces")
     for place in program.folders:
         if visible.covers(place):
             raise InvalidTask(f"a program's files: {place!r} belongs to the system; name another folder: /testbed")
+    if program.folders and not isolation.own_view:
+        raise ComponentFailed("folders for a program need namespaces")
     given = program.folders
     if isolation.name == "bubblewrap":
         given = {inside: f"/run/folders/{position}" for position, inside in enumerate(program.folders)}

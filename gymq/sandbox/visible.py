@@ -33,7 +33,7 @@ def view() -> list[tuple[str, bool]]:
 
 def covers(place: str) -> bool:
     """Return whether something of the view, the system or the sandbox, lies at an absolute path, above or below it."""
-    paths = [*_NEVER_GIVEN, *(path for path, _ in view())]
+    paths = [*_NEVER_GIVEN, *_SYSTEM, *(path for path, _ in view())]
     return any(Path(path).is_relative_to(place) or Path(place).is_relative_to(path) for path in paths)
 
 

@@ -22,7 +22,22 @@ def test_a_path_that_is_not_absolute_and_plain_is_refused(path: str):
 
 
 @pytest.mark.parametrize(
-    "path", ["/", "/usr", "/usr/lib", "/etc", "/proc/self", "/dev/shm", "/.old", "/.old/root", "/tmp", "/tmp/box/a"]
+    "path",
+    [
+        "/",
+        "/usr",
+        "/usr/lib",
+        "/libx32",
+        "/etc",
+        "/boot/a",
+        "/sys",
+        "/proc/self",
+        "/dev/shm",
+        "/.old",
+        "/.old/root",
+        "/tmp",
+        "/tmp/box/a",
+    ],
 )
 async def test_a_folder_of_the_system_or_of_the_sandbox_is_refused(closed_sandbox: LocalSandbox, path: str):
     with pytest.raises(InvalidTask, match="belongs to the system"):
