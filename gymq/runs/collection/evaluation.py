@@ -174,16 +174,18 @@ async def acollect(
         UsageError: the run cannot be started, or resumed, or the endpoint of a model refuses the first request.
         RowError, JsonlError: none of the rows can be used.
     """
+    window, rollout_timeout_s = whole_number("concurrency", concurrency), seconds("timeout_s", timeout_s)
     setup = read_setup(environment, model=model, model_name=model_name, options=options)
+    materialise = materialise_options(setup, repeats, limit, sampling, prompt_field)
     file = Path(output) if output is not None else output_of(setup, rows, model, model_name)
     result = RunResult(file, pass_threshold=pass_threshold)
     with tempfile.TemporaryDirectory(prefix="gymq-rows-") as temporary:
         collect_options = CollectOptions(
             input=Path(rows) if isinstance(rows, str | Path) else write_rows(rows, Path(temporary) / "rows.jsonl"),
             output=file,
-            materialise=materialise_options(setup, repeats, limit, sampling, prompt_field),
-            window=whole_number("concurrency", concurrency),
-            rollout_timeout_s=seconds("timeout_s", timeout_s),
+            materialise=materialise,
+            window=window,
+            rollout_timeout_s=rollout_timeout_s,
             score_with=setup.score_with,
             overwrite=overwrite,
             max_failures=None if max_failures is None else MaxFailures.parse(str(max_failures)),
