@@ -1,4 +1,4 @@
-"""What a worker process is told when it starts, and the lines that it answers with."""
+"""What a worker process receives when it starts, and the lines that it answers with."""
 
 from __future__ import annotations
 
