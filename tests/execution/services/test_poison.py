@@ -3,7 +3,6 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
-from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -11,17 +10,14 @@ from nats.aio.msg import Msg
 
 from gymq.bus import Bus, streams
 from gymq.bus.client import parse_headers
-from gymq.bus.discovery import find_workers
 from gymq.bus.jetstream import JetStream
 from gymq.bus.pull import Delivery, Pull
 from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cluster.server import EmbeddedServer
 from gymq.execution.services.profiler import Profiler, last_profile, read_profile
-from gymq.ext.shared.cluster_state import read_workers
-from gymq.ext.shared.run_overview import run_overview
 from gymq.protocol import subjects
 from gymq.protocol.codec import encode
-from gymq.protocol.messages import BlobRef, Profile, Run, VerifiedRollout
+from gymq.protocol.messages import BlobRef, Profile, VerifiedRollout
 from gymq.protocol.subjects import TaskQueueName
 from tests.support.waiting import DEADLINE_S, until, until_answer
 
@@ -62,42 +58,6 @@ async def js(own_bus: Bus) -> JetStream:
     js = own_bus.js
     await streams.ensure(js, ["a"])
     return js
-
-
-# Discovery ------------------------------------------------------------------------------------------------------------
-
-LISTED = {
-    "name": "env",
-    "id": "resources-1",
-    "started": "2026-11-27T12:00:00Z",
-    "metadata": {"kind": "resources", "implementation": "env"},
-    "endpoints": [{"data": {"load": 1}, "num_requests": 1, "num_errors": 0}, {"name": "x"}],
-}
-FORGED: dict[str, Any] = {
-    "no implementation": {"metadata": {"kind": "resources"}},
-    "no endpoints": {"endpoints": []},
-    "endpoints that are none": {"endpoints": 5},
-    "no data": {"endpoints": [{}]},
-    "a load that is a text": {"endpoints": [{"data": {"load": "x"}}]},
-    "sessions that are a list": {"endpoints": [{"data": {"load": 1, "sessions": []}}]},
-    "a start that is not a time": {"started": "x"},
-    "a start without a zone": {"started": "2026-11-27T12:00:00"},
-    "requests that are an object": {"endpoints": [{"data": {"load": 1}, "num_requests": {}}]},
-}
-
-
-@pytest.mark.parametrize("odd", FORGED)
-async def test_an_odd_answer_hides_no_worker(own_bus: Bus, odd: str) -> None:
-    answers = [json.dumps(LISTED).encode(), json.dumps(LISTED | {"id": "resources-2"} | FORGED[odd]).encode()]
-
-    async def answer(message: Msg) -> None:
-        for body in answers:
-            await own_bus.publish(message.reply, body)
-
-    await own_bus.subscribe("$SRV.STATS", answer)
-    found = await find_workers(own_bus)
-    assert {worker["metadata"]["implementation"] for worker in found} == {"env"}
-    assert [worker.worker for worker in await read_workers(own_bus)] == ["resources-1"]
 
 
 # The connection -------------------------------------------------------------------------------------------------------
@@ -268,8 +228,8 @@ async def test_a_poisoned_checkpoint_stops_no_profiler(
     await until_counted(js, 1)
     await js.store("gym.rollouts.good.1.0", encode(rollout(1)))
     await until_counted(js, 2)
-    overview = run_overview(Run(run=run, created_at=0.0), await read_profile(js, run))
-    assert overview.num_rewarded == (2 if run == "good" else 0)
+    checkpoint = await read_profile(js, run)
+    assert (None if checkpoint is None else checkpoint.snapshot["all"]["rollouts"]) == (2 if run == "good" else None)
 
 
 async def test_a_profile_that_cannot_be_stored_stops_no_other(
