@@ -133,6 +133,14 @@ def no_patience(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
+def sighup_by_default() -> Iterator[None]:
+    """What a test starts is ended by SIGHUP, also under nohup, which has programs ignore it."""
+    ours = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, ours)
+
+
+@pytest.fixture
 def run() -> str:
     """The name of a run, instance or stream that exists nowhere else."""
     return f"r{secrets.token_hex(6)}"

@@ -36,6 +36,7 @@ def test_a_screen_that_is_large_enough_is_not_scrolled(cluster: Finished) -> Non
     assert "lines " not in drawn
 
 
+@pytest.mark.usefixtures("sighup_by_default")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_leaves_the_terminal_as_it_was(cluster: Finished, number: signal.Signals) -> None:
     terminal = Terminal(80, "top")

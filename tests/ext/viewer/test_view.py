@@ -319,15 +319,12 @@ def test_a_file_of_another_tool_is_shown_without_its_broken_lines(tmp_path: Path
     assert "theirs of May.jsonl:8: `response.output[0].content` must be a text or a list of objects" in shown.warned
 
 
+@pytest.mark.usefixtures("sighup_by_default")
 def test_nothing_is_left_of_a_file_when_the_terminal_is_closed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     (tmp_path / "one.jsonl").write_text('{"response": {"output": []}, "reward": 1}')
-    ours = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, by programs that are started too
-    try:
-        with viewing(tmp_path, "one.jsonl", ended_by=signal.SIGHUP):
-            assert len(list(tmp_path.glob("gymq-files-*"))) == 1
-    finally:
-        signal.signal(signal.SIGHUP, ours)
+    with viewing(tmp_path, "one.jsonl", ended_by=signal.SIGHUP):
+        assert len(list(tmp_path.glob("gymq-files-*"))) == 1
     assert list(tmp_path.glob("gymq-files-*")) == []
 
 
