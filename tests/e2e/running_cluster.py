@@ -15,6 +15,7 @@ from gymq.bus.queue.outcome_store import OutcomeStore
 from gymq.cluster.child import Child
 from gymq.cluster.launch import Cluster
 from gymq.cluster.process_spec import ProcessSpec
+from gymq.defaults import Layout
 from gymq.protocol import subjects
 from gymq.protocol.codec import Decoder, compressed, encode
 from gymq.protocol.instances import Instance
@@ -183,10 +184,12 @@ class RunningCluster:
 
 
 @asynccontextmanager
-async def small_cluster(folder: Path, environment: Path) -> AsyncIterator[RunningCluster]:
+async def small_cluster(
+    folder: Path, environment: Path, layout: Layout = "kinds", ack_wait_s: float | None = None
+) -> AsyncIterator[RunningCluster]:
     """A scripted model, an environment `env`, and the agent `agent` between them."""
     instances = [model("policy", folder), Instance("env", "resources", str(environment)), agent("agent", "env")]
-    async with Cluster(instances, folder=folder, drain_s=2.0) as cluster:
+    async with Cluster(instances, folder=folder, drain_s=2.0, layout=layout, ack_wait_s=ack_wait_s) as cluster:
         bus = await Bus.connect(cluster.url, role="test", name="test")
         yield RunningCluster(cluster, bus, folder)
         await bus.close()

@@ -13,11 +13,11 @@ from gymq.bus import Bus, credentials
 from gymq.cluster import cells
 from gymq.cluster.launch import Cluster
 from gymq.protocol.instances import Instance
-from gymq.protocol.messages import VerifiedRollout
+from gymq.protocol.messages import Failure, FailureClass, Unresolved, VerifiedRollout
 from tests.support.waiting import until
 
 from .conftest import ACK_WAIT_S
-from .running_cluster import WORKERS, RunningCluster, agent, model, row
+from .running_cluster import WORKERS, RunningCluster, agent, model, row, small_cluster
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
@@ -86,6 +86,30 @@ async def test_rollouts_of_a_killed_cell_are_finished_by_another(cluster: Runnin
     await cluster.until_called(run, 12)
     cluster.kill("cell-0")
     await check(cluster, run, 8)
+
+
+@pytest.mark.parametrize(
+    ("does", "kind", "failure_class", "message"),
+    [
+        pytest.param(
+            *("loop", Unresolved, FailureClass.VERIFIER_FAILED, "verify blocked the event loop"),
+            marks=pytest.mark.nightly,
+        ),
+        ("exit", Failure, FailureClass.REDELIVERED_TOO_OFTEN, "process died while it worked on this task"),
+    ],
+)
+async def test_what_blocks_or_ends_its_cell_fails_alone(
+    tmp_path: Path, run: str, does: str, kind: type[Failure | Unresolved], failure_class: FailureClass, message: str
+) -> None:
+    rows = [row(processes=str(tmp_path / "processes"), does=wanted) for wanted in ("", does, "", "")]
+    async with small_cluster(tmp_path, WORKERS / "misbehaving.py", "cells", ACK_WAIT_S) as cluster:
+        await cluster.submit(run, "agent", rows)
+        outcomes = await cluster.outcomes(run, len(rows))
+    failed = outcomes.pop((1, 0))
+    assert isinstance(failed, kind)
+    assert failed.failure_class is failure_class
+    assert message in failed.message
+    assert all(isinstance(outcome, VerifiedRollout) for outcome in outcomes.values())
 
 
 async def test_a_cell_told_to_stop_finishes_what_is_in_flight(cluster: RunningCluster, run: str) -> None:
