@@ -18,6 +18,8 @@ from typing import Any
 ROOT = Path(__file__).parents[2]
 FUNCTIONS = frozenset({"compile", "match", "search", "fullmatch", "sub", "subn", "split", "findall", "finditer"})
 REPEATS = (c.MAX_REPEAT, c.MIN_REPEAT, c.POSSESSIVE_REPEAT)
+CHARACTERS = frozenset({c.LITERAL, c.NOT_LITERAL, c.ANY, c.IN})
+SINGLE = CHARACTERS | {c.AT}
 ANCHORED = frozenset({"match", "fullmatch"})
 SHORT, LONG = 48, 192
 FEW = 4  # in place of higher bounds of repeats
@@ -126,9 +128,12 @@ class Engine:
     def __init__(self, pattern: str, flags: int) -> None:
         parsed = parser.parse(pattern, flags)
         self.items = list(parsed)
-        self.flags = int(parsed.state.flags)
-        self.ignores_case = bool(self.flags & re.IGNORECASE)
+        flags = int(parsed.state.flags)
+        self.ignores_case, self.is_multiline, self.has_dotall = (
+            bool(flags & flag) for flag in (re.IGNORECASE, re.MULTILINE, re.DOTALL)
+        )
         self.limit = self.steps = 0
+        self._kept: dict[tuple[int, str], list[Any]] = {}
 
     def run(self, text: str, methods: frozenset[str], limit: int) -> int:
         """Return the steps for one text: from its beginning only, or match after match.
@@ -154,6 +159,18 @@ class Engine:
             raise TooManySteps
 
     def _sequence(self, items: list[Any], text: str, position: int, index: int = 0) -> Iterator[int]:
+        # What matches in one way only needs no iterator.
+        while index < len(items) and items[index][0] in SINGLE:
+            self._step()
+            kind, value = items[index]
+            if kind is c.AT:
+                if not self._stands_at(value, text, position):
+                    return
+            elif position < len(text) and self._accepts(kind, value, text[position]):
+                position += 1
+            else:
+                return
+            index += 1
         if index == len(items):
             yield position
             return
@@ -163,25 +180,21 @@ class Engine:
 
     def _node(self, kind: Any, value: Any, text: str, position: int) -> Iterator[int]:
         self._step()
-        if kind in (c.LITERAL, c.NOT_LITERAL, c.ANY, c.IN):
-            if position < len(text) and self._accepts(kind, value, text[position]):
-                yield position + 1
-        elif kind is c.BRANCH:
-            for branch in value[1]:
-                if self._may_begin(branch, text, position):
-                    yield from self._sequence(list(branch), text, position)
+        if kind is c.BRANCH:
+            for items in self._branches(value, text[position : position + 1]):
+                yield from self._sequence(items, text, position)
         elif kind is c.SUBPATTERN:
-            for end in self._sequence(list(value[3]), text, position):
+            for end in self._sequence(value[3].data, text, position):
                 if value[0] is not None:
                     self._groups[value[0]] = text[position:end]
                 yield end
         elif kind is c.ATOMIC_GROUP:
-            yield from self._first(self._sequence(list(value), text, position))
+            yield from self._first(self._sequence(value.data, text, position))
         elif kind in REPEATS:
             low, high, body = value
             if high is not c.MAXREPEAT:
                 high = min(high, max(low, FEW))  # what a bound allows does not grow with the text
-            ends = self._repeat(list(body), low, high, kind is c.MIN_REPEAT, text, position)
+            ends = self._repeat(body.data, low, high, kind is c.MIN_REPEAT, text, position)
             yield from self._first(ends) if kind is c.POSSESSIVE_REPEAT else ends
         elif kind is c.GROUPREF:
             if text.startswith(self._groups.get(value, "\0"), position):
@@ -190,19 +203,22 @@ class Engine:
             direction, body = value
             # What looks back has one length, says `re`.
             start = position if direction > 0 else position - body.getwidth()[0]
-            holds = start >= 0 and next(self._sequence(list(body), text, start), None) is not None
+            holds = start >= 0 and next(self._sequence(body.data, text, start), None) is not None
             if holds is (kind is c.ASSERT):
-                yield position
-        elif kind is c.AT:
-            if self._stands_at(value, text, position):
                 yield position
         else:
             raise NotImplementedError(kind)
 
-    def _may_begin(self, branch: Any, text: str, position: int) -> bool:
-        """Return whether a branch is worth looking at: one of many words is."""
-        kind, value = branch[0] if len(branch) else (None, None)
-        return kind is not c.LITERAL or (position < len(text) and self._accepts(kind, value, text[position]))
+    def _branches(self, value: Any, character: str) -> list[Any]:
+        """Return the branches that are worth looking at before a character: few of many words are."""
+        key = id(value), character
+        if key not in self._kept:
+            self._kept[key] = [branch.data for branch in value[1] if self._may_begin(branch.data, character)]
+        return self._kept[key]
+
+    def _may_begin(self, branch: list[Any], character: str) -> bool:
+        kind, value = branch[0] if branch else (None, None)
+        return kind is not c.LITERAL or (character != "" and self._accepts(kind, value, character))
 
     @staticmethod
     def _first(ends: Iterator[int]) -> Iterator[int]:
@@ -230,7 +246,7 @@ class Engine:
 
     def _accepts(self, kind: Any, value: Any, character: str) -> bool:
         if kind is c.ANY:
-            return character != "\n" or bool(self.flags & re.DOTALL)
+            return character != "\n" or self.has_dotall
         same = {character, character.lower(), character.upper()} if self.ignores_case else {character}
         if kind is c.LITERAL:
             return chr(value) in same
@@ -251,19 +267,22 @@ class Engine:
         return negated is not bool(re.fullmatch(shorthand, character))
 
     def _stands_at(self, place: Any, text: str, position: int) -> bool:
-        multiline = bool(self.flags & re.MULTILINE)
-        before, after = text[:position][-1:], text[position : position + 1]
+        before, after = text[max(position - 1, 0) : position], text[position : position + 1]
         name = str(place)
         if name == "AT_BEGINNING":
-            return not before or (multiline and before == "\n")
+            return not before or (self.is_multiline and before == "\n")
         if name == "AT_BEGINNING_STRING":
             return not before
         if name == "AT_END":
-            return not after or text[position:] == "\n" or (multiline and after == "\n")
+            return not after or text[position:] == "\n" or (self.is_multiline and after == "\n")
         if name == "AT_END_STRING":
             return not after
-        at_boundary = bool(re.match(r"\w", before)) != bool(re.match(r"\w", after))
+        at_boundary = _is_word(before) != _is_word(after)
         return at_boundary is (name == "AT_BOUNDARY")
+
+
+def _is_word(character: str) -> bool:
+    return character.isalnum() or character == "_"
 
 
 def hostile_parts(engine: Engine) -> list[tuple[str, str]]:
@@ -310,7 +329,7 @@ def _witness(engine: Engine, items: list[Any], characters: list[str]) -> str:
     """Return a text that a part of a pattern matches, repeats as seldom as they may but once at least."""
     word = ""
     for kind, value in items:
-        if kind in (c.LITERAL, c.NOT_LITERAL, c.ANY, c.IN):
+        if kind in CHARACTERS:
             word += next((one for one in characters if engine._accepts(kind, value, one)), "")
         elif kind is c.BRANCH:
             word += _witness(engine, list(value[1][0]), characters)
