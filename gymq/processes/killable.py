@@ -30,6 +30,9 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
+_PRELOADED = [__name__, "gymq.resources"]  # what most computations import, so that not every process does it again
+
+
 class CpuTimeUsedUp(GymqError):
     """A computation used up its processor time: unlike a timeout, this is not the fault of a busy machine."""
 
@@ -244,6 +247,7 @@ def _start_server() -> None:
         flags = util._args_from_interpreter_flags  # type: ignore[attr-defined]
         util._args_from_interpreter_flags = lambda: [*flags(), "-P"]  # type: ignore[attr-defined]
         try:
+            forkserver.set_forkserver_preload(_PRELOADED)
             forkserver.ensure_running()
         finally:
             util._args_from_interpreter_flags = flags  # type: ignore[attr-defined]
