@@ -45,7 +45,7 @@ class OwnTrainer(Trainer):
 
 
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("given", [SMALL, pytest.param(LARGE, marks=pytest.mark.nightly)], ids=["small", "large"])
+@pytest.mark.parametrize("given", [SMALL, LARGE], ids=["small", "large"])
 async def test_two_processes_learn_from_rollouts_of_older_policies_and_survive_deaths(
     tmp_path: Path, given: Settings
 ) -> None:

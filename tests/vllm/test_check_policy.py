@@ -38,7 +38,7 @@ SERVE = (
 )
 
 
-@pytest.mark.parametrize("has_reference", [True, False])
+@pytest.mark.parametrize("has_reference", [True, pytest.param(False, marks=pytest.mark.nightly)])
 async def test_the_engine_in_the_worker_is_exact(model: LocalVLLMModel, has_reference: bool) -> None:
     async def ask(params: dict[str, Any]) -> dict[str, Any]:
         request = gymq.ModelRequest(params, f"check/{uuid.uuid4()}", "check/0/0", 120.0)

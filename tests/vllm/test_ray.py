@@ -78,6 +78,7 @@ async def test_a_lost_actor_comes_back_with_its_requests_and_its_weights(
     assert await certainty(placed) < -5.0  # the muted weights, not those of the start
 
 
+@pytest.mark.nightly
 async def test_weights_that_do_not_fit_are_refused_by_the_actor(placed: LocalVLLMModel) -> None:
     with pytest.raises(ValueError, match="a folder with such files"):
         await placed.load_weights(gymq.WeightsUpdate("2", path=str(POLICY / "nowhere")))
