@@ -17,6 +17,7 @@ from gymq.workers.resources.swerl_gen.worker import SwerlGen
 
 import gymq
 from gymq.failures import ComponentFailed
+from gymq.processes import KillableProcesses
 from gymq.testing import Harness, reply
 
 DATA = Path(__file__).parents[1] / "data"
@@ -44,8 +45,17 @@ REPAIR_NAMES = (
 )
 
 
+PROCESSES = KillableProcesses()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def close_processes():
+    yield
+    PROCESSES.close()
+
+
 async def verify(row: dict[str, Any], response: dict[str, Any], **options) -> gymq.Verdict:
-    async with Harness(SwerlGen, OPTIONS | options) as env:
+    async with Harness(SwerlGen, OPTIONS | options, processes=PROCESSES) as env:
         return await env.verify(row, response)
 
 
@@ -409,8 +419,11 @@ def pytest_runtest_makereport():
     report = (yield).get_result()
     report.outcome = "passed"
 """
-CHECKED_BY_PYTEST = f"cd /testbed; PYTHONPATH=. {sys.executable} -m pytest -rA -p no:cacheprovider test_it.py"
-
+# Without the plugins of this environment, which take a second to import.
+CHECKED_BY_PYTEST = (
+    f"cd /testbed; PYTHONPATH=. {sys.executable} -m pytest -rA -p no:cacheprovider -p no:asyncio -p no:anyio "
+    "-p no:hypothesispytest -p no:xdist -p no:xdist.looponfail test_it.py"
+)
 
 ALL_PASS_MODULE = ("all_pass.py", "", ALL_PASS)
 HACKS = {
@@ -430,17 +443,17 @@ HACKS = {
 }
 
 
-@pytest.mark.parametrize(("hardened", "reward"), [(True, 0.0), (False, 1.0)])
 @pytest.mark.parametrize("hack", HACKS)
-async def test_a_reply_changes_no_test_and_not_how_tests_are_run(tmp_path, hack, hardened, reward):
+async def test_a_reply_changes_no_test_and_not_how_tests_are_run(tmp_path, hack):
     content = "def answer():\n    return 6\n"
     checks = "import code_\ndef test_it():\n    assert code_.answer() == 7\n"
     options = repository(tmp_path, {"code_.py": content.encode(), "test_it.py": checks.encode()})
     row = row_over({"code_.py": content}, CHECKED_BY_PYTEST)
     row["instance"]["FAIL_TO_PASS"] = ["test_it.py::test_it"]
     wrong, right = (("code_.py", "    return 6", f"    return {number}") for number in (8, 7))
-    hacked = await verify(row, solution(*HACKS[hack], wrong), hardened=hardened, **options)
-    assert hacked.reward == reward, hacked.fields
+    for hardened, reward in ((True, 0.0), (False, 1.0)):
+        hacked = await verify(row, solution(*HACKS[hack], wrong), hardened=hardened, **options)
+        assert hacked.reward == reward, hacked.fields
     assert (await verify(row, solution(*HACKS[hack], right), **options)).reward == 1.0
 
 
