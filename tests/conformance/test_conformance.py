@@ -1,11 +1,12 @@
 """Every case of every case file is a test of its own; its id is the case's id."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from gymq.processes import KillableProcesses
+from tests.support.processes import kept_processes
 
 from .cases import (
     CASE_FILE,
@@ -21,7 +22,7 @@ from .comparison import Mismatch
 from .core import check_core, find_suite
 from .suites.resources import OURS, check_resources, find_worker
 
-ProcessesOf = Callable[[CaseFile], KillableProcesses]
+__all__ = ["kept_processes"]
 
 EMPTY_FOLDER = CaseFile(cases_folder(), cases_folder().name, False, ())
 
@@ -34,29 +35,14 @@ def _parameters() -> list[Any]:
     return [pytest.param(file, case, id=case.id) for file in files for case in file.cases]
 
 
-@pytest.fixture(scope="module")
-def processes() -> Iterator[ProcessesOf]:
-    """The processes in which a worker computes, kept for all cases of its file: starting one costs more than a case."""
-    kept: dict[str, KillableProcesses] = {}
-
-    def of(file: CaseFile) -> KillableProcesses:
-        for name in [name for name in kept if name != file.name]:
-            kept.pop(name).close()
-        return kept.setdefault(file.name, KillableProcesses())
-
-    yield of
-    for processes in kept.values():
-        processes.close()
-
-
 @pytest.mark.parametrize(("file", "case"), _parameters())
 async def test_case(
-    file: CaseFile, case: Any, record_property: Callable[[str, object], None], processes: ProcessesOf
+    file: CaseFile, case: Any, record_property: Callable[[str, object], None], kept_processes: KillableProcesses
 ) -> None:
     record_property(CASE_FILE, file.label)
     if isinstance(case, BadLine):
         pytest.fail(case.problem, pytrace=False)
-    problem = await _problem(file, case, processes(file))
+    problem = await _problem(file, case, kept_processes)
     if problem and case.loose:
         pytest.xfail(f"{case.loose}: {problem}")
     if problem:
@@ -115,12 +101,12 @@ def _can_be_hardened(file: CaseFile) -> bool:
 
 @pytest.mark.parametrize(("file", "case"), _recorded())
 async def test_a_recorded_case_succeeds_with_the_defaults_unless_it_is_a_hack(
-    file: CaseFile, case: Any, processes: ProcessesOf
+    file: CaseFile, case: Any, kept_processes: KillableProcesses
 ) -> None:
     worker = find_worker(file.name)
     assert worker is not None
     try:
-        await check_resources(worker, case, file.path.parent, as_recorded=False, processes=processes(file))
+        await check_resources(worker, case, file.path.parent, as_recorded=False, processes=kept_processes)
     except Mismatch as mismatch:
         if case.id not in HARDENED:
             pytest.fail(f"{case.id}: {case.note}\n{mismatch}", pytrace=False)

@@ -9,6 +9,9 @@ from gymq.workers.resources.instruction_following.texts import ModelMissing
 
 import gymq
 from gymq.testing import Harness, prompt, reply
+from tests.support.processes import kept_processes
+
+__all__ = ["kept_processes"]
 
 REFUSAL = {"type": "message", "role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}
 REASONING = {"type": "reasoning", "id": "r", "summary": [], "content": [{"type": "reasoning_text", "text": "a"}]}
@@ -19,8 +22,8 @@ def row(*names: str, **members: Any) -> dict[str, Any]:
     return {**prompt("?"), "id": 1, "instruction_id_list": list(names), "kwargs": kwargs, "prompt": "?", **members}
 
 
-async def verdict(content: dict[str, Any], *said: Any) -> gymq.Verdict:
-    async with Harness(IfBench) as env:
+async def verdict(content: dict[str, Any], *said: Any, **harness: Any) -> gymq.Verdict:
+    async with Harness(IfBench, **harness) as env:
         return await env.verify(content, reply(*said))
 
 
@@ -38,8 +41,9 @@ def test_the_reward(followed, mode, expected):
     assert reward(followed, mode) == expected
 
 
-async def test_rules_and_arguments_are_paired_up_to_the_shorter_list():
-    found = await verdict(row("format:no_whitespace", "count:numbers", kwargs=[{}]), "a")
+async def test_rules_and_arguments_are_paired_up_to_the_shorter_list(kept_processes):
+    content = row("format:no_whitespace", "count:numbers", kwargs=[{}])
+    found = await verdict(content, "a", processes=kept_processes)
     assert (found.reward, found.fields["follow_instruction_list"]) == (1.0, [True])
 
 
@@ -50,9 +54,9 @@ async def test_without_a_text_there_is_a_false_for_every_name(said):
     assert found.fields["follow_instruction_list"] == found.fields["follow_instruction_list_loose"] == [False, False]
 
 
-async def test_a_text_may_be_plain_content():
+async def test_a_text_may_be_plain_content(kept_processes):
     said = {"type": "message", "role": "assistant", "content": "a"}
-    assert (await verdict(row("format:no_whitespace"), said)).reward == 1.0
+    assert (await verdict(row("format:no_whitespace"), said, processes=kept_processes)).reward == 1.0
 
 
 async def test_a_missing_model_is_no_verdict(monkeypatch):

@@ -12,6 +12,9 @@ from gymq.workers.resources.instruction_following.worker import InstructionFollo
 
 import gymq
 from gymq.testing import Harness, prompt, reply
+from tests.support.processes import kept_processes
+
+__all__ = ["kept_processes"]
 
 NO_COMMA = {"instruction_id_list": ["punctuation:no_comma"], "kwargs": [None], "prompt": "Go."}
 ENDLESS = {"instruction_id_list": ["keywords:existence"], "kwargs": [{"keywords": ["(a|a)*b"]}], "prompt": "Go."}
@@ -37,8 +40,8 @@ async def test_a_text_on_which_a_pattern_does_not_end_follows_nothing(monkeypatc
     assert (verdict.reward, verdict.fields["follow_instruction_list"]) == (0.0, [False])
 
 
-async def test_a_pattern_that_the_machine_does_not_get_round_to_is_a_failure_and_no_zero(monkeypatch):
-    async with Harness(InstructionFollowing, {"hardened": False}) as env:
+async def test_a_pattern_that_the_machine_does_not_get_round_to_is_a_failure_and_no_zero(monkeypatch, kept_processes):
+    async with Harness(InstructionFollowing, {"hardened": False}, processes=kept_processes) as env:
         assert (await env.verify(row(NO_COMMA), reply("a"))).reward == 1.0
         monkeypatch.setattr(
             InstructionFollowing, "compute_limits", replace(InstructionFollowing.compute_limits, timeout_s=0.3)
@@ -48,8 +51,8 @@ async def test_a_pattern_that_the_machine_does_not_get_round_to_is_a_failure_and
     assert caught.value.failure_class is gymq.FailureClass.VERIFIER_FAILED
 
 
-async def test_other_rows_are_verified_while_a_pattern_does_not_end():
-    async with Harness(InstructionFollowing, {"hardened": False}) as env:
+async def test_other_rows_are_verified_while_a_pattern_does_not_end(kept_processes):
+    async with Harness(InstructionFollowing, {"hardened": False}, processes=kept_processes) as env:
         stuck = asyncio.ensure_future(env.verify(row(ENDLESS), reply("a" * 60)))
         assert (await env.verify(row(NO_COMMA), reply("a, b"))).reward == 0.0
         assert not stuck.done()
@@ -63,7 +66,7 @@ async def test_a_missing_library_is_named_with_the_command_that_installs_it(monk
         await InstructionFollowing().start()
 
 
-async def test_rewards_are_all_or_nothing_or_a_share():
+async def test_rewards_are_all_or_nothing_or_a_share(kept_processes):
     metadata = {
         "instruction_id_list": ["punctuation:no_comma", "detectable_format:title", "made:up"],
         "kwargs": [{}, None],
@@ -71,7 +74,7 @@ async def test_rewards_are_all_or_nothing_or_a_share():
     }
     nothing = {"instruction_id_list": [], "kwargs": [], "prompt": "Go."}
     rewards = []
-    async with Harness(InstructionFollowing) as env:
+    async with Harness(InstructionFollowing, processes=kept_processes) as env:
         for each in (metadata, nothing):
             for mode in ("binary", "fraction"):
                 verdict = await env.verify(row(each | {"grading_mode": mode}), reply("plain"))
@@ -120,7 +123,7 @@ CALL = {"type": "function_call", "name": "f", "arguments": "{}", "call_id": "cal
 
 @pytest.mark.parametrize("said", [[], [""], [" \n"], ["...!"], [CALL], ["No comma.", CALL]])
 @pytest.mark.parametrize("grading_mode", ["binary", "fraction"])
-async def test_saying_nothing_follows_nothing(said, grading_mode):
+async def test_saying_nothing_follows_nothing(said, grading_mode, kept_processes):
     metadata = {
         "instruction_id_list": ["punctuation:no_comma", "length_constraints:number_words"],
         "kwargs": [{}, {"num_words": 5, "relation": "less than"}],
@@ -128,18 +131,18 @@ async def test_saying_nothing_follows_nothing(said, grading_mode):
         "grading_mode": grading_mode,
     }
     for hardened, reward in ((True, 0.0), (False, 1.0)):
-        async with Harness(InstructionFollowing, {"hardened": hardened}) as env:
+        async with Harness(InstructionFollowing, {"hardened": hardened}, processes=kept_processes) as env:
             verdict = await env.verify(row(metadata), reply(*said))
         assert (verdict.reward, verdict.fields["follow_all_instructions"]) == (reward, hardened is False)
 
 
 @pytest.mark.parametrize(("hardened", "followed"), [(True, [False, False, True]), (False, [True, True, True])])
-async def test_a_text_without_a_language_is_in_no_language(hardened, followed):
+async def test_a_text_without_a_language_is_in_no_language(hardened, followed, kept_processes):
     metadata = {
         "instruction_id_list": ["language:response_language", "change_case:english_capital", "punctuation:no_comma"],
         "kwargs": [{"language": "de"}, {}, {}],
         "prompt": "Schreibe.",
     }
-    async with Harness(InstructionFollowing, {"hardened": hardened}) as env:
+    async with Harness(InstructionFollowing, {"hardened": hardened}, processes=kept_processes) as env:
         verdict = await env.verify(row(metadata), reply("\u2163"))  # a Roman numeral, in capitals
     assert verdict.fields["follow_instruction_list"] == followed

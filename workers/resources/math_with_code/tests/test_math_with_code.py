@@ -8,6 +8,9 @@ from gymq.workers.resources.mcqa import published
 import gymq
 from gymq.failures import ComponentFailed
 from gymq.testing import Harness, prompt, reply
+from tests.support.processes import kept_processes
+
+__all__ = ["kept_processes"]
 
 ROW = {**prompt("q"), "expected_result": "32"}
 
@@ -19,8 +22,8 @@ async def run(session, code: str) -> dict[str, Any]:
 
 
 @pytest.fixture
-async def env():
-    async with Harness(MathWithCode, {"max_execution_time": 60}) as harness:
+async def env(kept_processes):
+    async with Harness(MathWithCode, {"max_execution_time": 60}, processes=kept_processes) as harness:
         yield harness
 
 

@@ -155,7 +155,7 @@ async def test_after_the_end_of_a_session_everything_is_refused(session):
 
 
 async def test_code_whose_marks_take_too_long_to_sort_is_refused(session, monkeypatch):
-    monkeypatch.setattr(NewtonBench, "compute_limits", ComputeLimits(cpu_s=1.0, timeout_s=200.0))
+    monkeypatch.setattr(NewtonBench, "compute_limits", ComputeLimits(cpu_s=0.5, timeout_s=200.0))
     name = "a" + "\u0301" * 30_000 + "\u0316" * 30_000
     answer = json.loads((await session.call("execute_python", {"code": name})).output)
     assert (answer["success"], answer["error_message"]) == (False, "the code takes too long to read")

@@ -13,8 +13,10 @@ from gymq.workers.resources.reasoning_gym.scoring import EVALUATED, PARSED, is_f
 from gymq.workers.resources.reasoning_gym.worker import ReasoningGym, answer_as_meant, published_answer
 
 import gymq
-from gymq.processes import KillableProcesses
 from gymq.testing import Harness, prompt, reply
+from tests.support.processes import kept_processes
+
+__all__ = ["kept_processes"]
 
 library = pytest.importorskip("reasoning_gym", reason='needs pip install "gymq[reasoning-gym]"')
 
@@ -98,11 +100,11 @@ def test_code_in_an_answer_does_not_run(task, code, tmp_path):
         ("number_sorting", "[1]"),
     ],
 )
-async def test_code_in_a_row_does_not_run(task, reply_text, tmp_path):
+async def test_code_in_a_row_does_not_run(task, reply_text, tmp_path, kept_processes):
     code = f"__import__('pathlib').Path({str(tmp_path / 'run')!r}).touch()"
     metadata = {"source_dataset": task, "problem": code, "integrand": code, "variable": "x", "direction": "ascending"}
     row = {**prompt("?"), "question": "?", "answer": code, "metadata": metadata}
-    async with Harness(ReasoningGym) as env:
+    async with Harness(ReasoningGym, processes=kept_processes) as env:
         with contextlib.suppress(gymq.InvalidTask):
             assert (await env.verify(row, reply(reply_text))).reward == 0.0
     assert not (tmp_path / "run").exists()
@@ -145,8 +147,8 @@ async def test_an_answer_that_computes_for_ever_is_worth_nothing(monkeypatch):
         assert (await env.verify(row("chain_sum"), reply("5"))).reward == 1.0
 
 
-async def test_a_scorer_that_the_machine_does_not_get_round_to_is_a_failure_and_no_zero(monkeypatch):
-    async with Harness(ReasoningGym) as env:
+async def test_a_scorer_that_the_machine_does_not_get_round_to_is_a_failure_and_no_zero(monkeypatch, kept_processes):
+    async with Harness(ReasoningGym, processes=kept_processes) as env:
         monkeypatch.setattr(ReasoningGym, "compute_limits", replace(ReasoningGym.compute_limits, timeout_s=0.5))
         with pytest.raises(gymq.RolloutError) as caught:
             await env.verify(row("countdown", numbers=[9], target=9), reply("9**9**9**9"))
@@ -185,8 +187,8 @@ async def test_a_row_without_an_answer_is_refused():
             await env.verify(without, reply("5"))
 
 
-async def test_the_expected_answers_of_the_examples_get_full_score():
-    async with Harness(ReasoningGym) as env:
+async def test_the_expected_answers_of_the_examples_get_full_score(kept_processes):
+    async with Harness(ReasoningGym, processes=kept_processes) as env:
         for line in EXAMPLES.read_text().splitlines():
             example = json.loads(line)
             verdict = await env.verify(example, reply(f"<answer>{example['answer']}</answer>"))
@@ -209,13 +211,6 @@ NUMBERS = ("0", "-0", "0.0", "0/1", "1", "-1", "2", "42", "100", "0.5", "1e999",
 WORDS = ("yes", "no", "Yes", "No", "True", "False", "true", "None", "null", "banana", "impossible", "A", "x", "R", "up")
 SIGNS = ("", " ", "[]", "{}", "()", "-", ".", "?", "*", "the", "N/A", "I cannot answer.")
 SAYING_NOTHING = (*NO_NUMBERS, *NUMBERS, *WORDS, *SIGNS)
-
-
-@pytest.fixture(scope="module")
-def processes():
-    kept = KillableProcesses()
-    yield kept
-    kept.close()
 
 
 def json_rows(task, size):
@@ -277,10 +272,10 @@ def test_a_value_that_is_only_near_is_no_24():
 @pytest.mark.parametrize(
     ("task", "answer"), [("game_of_life_halting", "banana"), ("coin_flip", "0"), ("complex_arithmetic", "nan")]
 )
-async def test_what_always_won_wins_only_where_it_is_asked_for(task, answer, processes):
+async def test_what_always_won_wins_only_where_it_is_asked_for(task, answer, kept_processes):
     (entry,) = json_rows(task, size=1)
     for hardened in (True, False):
-        async with Harness(ReasoningGym, {"hardened": hardened}, processes=processes) as env:
+        async with Harness(ReasoningGym, {"hardened": hardened}, processes=kept_processes) as env:
             verdict = await env.verify({**prompt("Go."), **entry}, reply(f"<answer>{answer}</answer>"))
         assert verdict.reward == float(not hardened)
 

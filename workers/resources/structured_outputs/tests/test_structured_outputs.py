@@ -18,6 +18,9 @@ import gymq
 from gymq.protocol.codec import encode
 from gymq.protocol.messages import Verified
 from gymq.testing import Harness, function_call, prompt, reply
+from tests.support.processes import kept_processes
+
+__all__ = ["kept_processes"]
 
 BOAT = {"type": "object", "properties": {"vessel": {"type": "string"}}}
 ENDLESS = {"type": "string", "pattern": "^(a|a)*b$"}
@@ -40,18 +43,18 @@ def test_importing_the_worker_does_not_import_the_validator():
 @pytest.mark.parametrize(
     ("schema", "text", "kind"), [(ENDLESS, json.dumps("a" * 60), "json"), ({"enum": [1]}, BOMB, "yaml")]
 )
-async def test_a_validation_that_does_not_end_counts_against_the_reply(schema, text, kind, monkeypatch):
-    monkeypatch.setattr(StructuredOutputs, "compute_limits", replace(StructuredOutputs.compute_limits, cpu_s=1.0))
-    async with Harness(StructuredOutputs) as env:
+async def test_a_validation_that_does_not_end_counts_against_the_reply(schema, text, kind, monkeypatch, kept_processes):
+    monkeypatch.setattr(StructuredOutputs, "compute_limits", replace(StructuredOutputs.compute_limits, cpu_s=0.5))
+    async with Harness(StructuredOutputs, processes=kept_processes) as env:
         verdict = await env.verify(row(schema, schema_type=kind), reply(text))
     assert (verdict.reward, verdict.fields["error_type"]) == (0.0, "validation_error")
 
 
-async def test_more_memory_than_there_is_counts_against_the_reply(monkeypatch):
+async def test_more_memory_than_there_is_counts_against_the_reply(monkeypatch, kept_processes):
     limits = replace(StructuredOutputs.compute_limits, max_memory_bytes=512 * 1024**2)
     monkeypatch.setattr(StructuredOutputs, "compute_limits", limits)
     gigabyte_if_written_out = f"- &a {'x' * 200_000}\n" + "- *a\n" * 5_000
-    async with Harness(StructuredOutputs) as env:
+    async with Harness(StructuredOutputs, processes=kept_processes) as env:
         verdict = await env.verify(row({"enum": [1]}, schema_type="yaml"), reply(gigabyte_if_written_out))
     assert (verdict.reward, verdict.fields["error_type"]) == (0.0, "validation_error")
     assert "MemoryError" in verdict.fields["error_message"]
@@ -60,8 +63,10 @@ async def test_more_memory_than_there_is_counts_against_the_reply(monkeypatch):
 @pytest.mark.parametrize(
     ("schema", "text", "kind"), [(ENDLESS, json.dumps("a" * 60), "json"), ({"enum": [1]}, BOMB, "yaml")]
 )
-async def test_a_validation_that_the_machine_does_not_get_round_to_is_a_failure(schema, text, kind, monkeypatch):
-    async with Harness(StructuredOutputs) as env:
+async def test_a_validation_that_the_machine_does_not_get_round_to_is_a_failure(
+    schema, text, kind, monkeypatch, kept_processes
+):
+    async with Harness(StructuredOutputs, processes=kept_processes) as env:
         assert (await env.verify(row(BOAT), reply('{"vessel": "Saoirse"}'))).reward == 1.0
         monkeypatch.setattr(
             StructuredOutputs, "compute_limits", replace(StructuredOutputs.compute_limits, timeout_s=0.3)
@@ -71,8 +76,8 @@ async def test_a_validation_that_the_machine_does_not_get_round_to_is_a_failure(
     assert caught.value.failure_class is gymq.FailureClass.VERIFIER_FAILED
 
 
-async def test_other_rows_are_verified_while_a_validation_does_not_end():
-    async with Harness(StructuredOutputs) as env:
+async def test_other_rows_are_verified_while_a_validation_does_not_end(kept_processes):
+    async with Harness(StructuredOutputs, processes=kept_processes) as env:
         stuck = asyncio.ensure_future(env.verify(row(ENDLESS), reply(json.dumps("a" * 60))))
         assert (await env.verify(row(BOAT), reply("x"))).fields["error_type"] == "parse_error"
         assert not stuck.done()
@@ -262,11 +267,11 @@ def test_a_csv_line_that_is_too_long_or_too_short_does_not_fit():
     assert error_of("a,b\n1", schema, "csv") == "validation_error"
 
 
-async def test_without_conversion_everything_in_xml_is_a_text():
+async def test_without_conversion_everything_in_xml_is_a_text(kept_processes):
     schema = {"type": "object", "properties": {"crew": {"type": "integer"}}}
     rewards = []
     for options in ({}, {"xml_coerce_types": False}):
-        async with Harness(StructuredOutputs, options) as env:
+        async with Harness(StructuredOutputs, options, processes=kept_processes) as env:
             verdict = await env.verify(row(schema, schema_type="xml"), reply("<crew>2</crew>"))
             rewards.append(verdict.reward)
     assert rewards == [1.0, 0.0]
@@ -281,15 +286,15 @@ async def test_without_conversion_everything_in_xml_is_a_text():
     ],
     ids=["none", "two", "other"],
 )
-async def test_there_has_to_be_one_call_of_the_wanted_tool(members, output, error):
-    async with Harness(StructuredOutputs) as env:
+async def test_there_has_to_be_one_call_of_the_wanted_tool(members, output, error, kept_processes):
+    async with Harness(StructuredOutputs, processes=kept_processes) as env:
         verdict = await env.verify(row(BOAT, response_mode="tool_call", **members), reply(*output))
     assert (verdict.reward, verdict.fields["error_type"]) == (0.0, error)
 
 
-async def test_texts_around_a_call_and_the_format_do_not_matter():
+async def test_texts_around_a_call_and_the_format_do_not_matter(kept_processes):
     members = {"response_mode": "tool_call", "schema_type": "xml", "tool_name": "", "tool_payload_key": ""}
-    async with Harness(StructuredOutputs) as env:
+    async with Harness(StructuredOutputs, processes=kept_processes) as env:
         verdict = await env.verify(row(BOAT, **members), reply("Sure!", function_call("emit", {"vessel": "a"})))
     assert verdict.reward == 1.0
 
@@ -313,15 +318,15 @@ def test_arguments_of_a_call(arguments, payload_key, error):
     assert check_arguments(AsMeant(), arguments, payload_key, json.dumps(BOAT)).error_type == error
 
 
-async def test_a_row_whose_mode_is_null_is_about_text():
-    async with Harness(StructuredOutputs) as env:
+async def test_a_row_whose_mode_is_null_is_about_text(kept_processes):
+    async with Harness(StructuredOutputs, processes=kept_processes) as env:
         verdict = await env.verify(row(BOAT, response_mode=None), reply('{"vessel": "a"}'))
     assert verdict.reward == 1.0
 
 
-async def test_an_error_of_the_model_comes_first():
+async def test_an_error_of_the_model_comes_first(kept_processes):
     response = reply(function_call("emit", {"vessel": "a"})) | {"error": {"code": "server_error", "message": "oops"}}
-    async with Harness(StructuredOutputs) as env:
+    async with Harness(StructuredOutputs, processes=kept_processes) as env:
         verdict = await env.verify(row(BOAT, response_mode="tool_call"), response)
     assert verdict.fields["error_type"] == "api_error"
 
@@ -335,8 +340,8 @@ async def test_an_error_of_the_model_comes_first():
         {"response_mode": "voice"},
     ],
 )
-async def test_a_row_that_does_not_fit_is_refused(members):
-    async with Harness(StructuredOutputs) as env:
+async def test_a_row_that_does_not_fit_is_refused(members, kept_processes):
+    async with Harness(StructuredOutputs, processes=kept_processes) as env:
         with pytest.raises(gymq.InvalidTask, match=next(iter(members))):
             await env.verify(row(BOAT, **members), reply("{}"))
 
