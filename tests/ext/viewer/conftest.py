@@ -14,6 +14,7 @@ from tests.cli.conftest import cluster as cluster
 from tests.cli.conftest import finished_run as finished_run
 from tests.cli.conftest import gymq as gymq
 from tests.cli.conftest import here as here
+from tests.support.browser import Page, browser
 from tests.support.environments import Counter
 from tests.support.ports import free_port
 from tests.support.stored import Stored
@@ -89,3 +90,9 @@ async def working(world: World) -> AsyncIterator[Web]:
     await world.start_bridge()
     async with aiohttp.ClientSession() as session:
         yield Web(world, session)
+
+
+@pytest.fixture
+async def page() -> AsyncIterator[Page]:
+    async with browser() as opened:
+        yield opened

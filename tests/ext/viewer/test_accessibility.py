@@ -1,23 +1,16 @@
 """The page for people who see little, use no mouse, or want no motion: checked by axe-core and by keys."""
 
-from collections.abc import AsyncIterator
 from itertools import pairwise
 
 import pytest
 
-from tests.support.browser import Page, browser, needs_browser
+from tests.support.browser import Page, needs_browser
 
 from .axe import violations
 from .conftest import Web, rollout
 from .test_screenshots import store
 
 pytestmark = needs_browser
-
-
-@pytest.fixture
-async def page() -> AsyncIterator[Page]:
-    async with browser() as opened:
-        yield opened
 
 
 @pytest.mark.nightly

@@ -3,7 +3,6 @@
 import asyncio
 import json
 from array import array
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from gymq.ext.viewer.viewer import Viewer
 from gymq.protocol.instances import Instance
 from gymq.protocol.messages import FailureClass, Stage, Timing, Unresolved
 from gymq.testing import function_call, reply
-from tests.support.browser import Page, browser, needs_browser
+from tests.support.browser import Page, needs_browser
 from tests.support.engine import say
 
 from .conftest import Web, failure, rollout
@@ -31,12 +30,6 @@ KEY = "a-key-that-is-long-enough"
 
 def hostile(number: int) -> str:
     return f"<script>window.hit={number}</script><img src=x onerror='window.hit={number}'>"
-
-
-@pytest.fixture
-async def page() -> AsyncIterator[Page]:
-    async with browser() as opened:
-        yield opened
 
 
 async def is_unharmed(page: Page) -> None:
@@ -93,8 +86,9 @@ async def test_what_a_model_wrote_stays_text_on_every_view(web: Web, run: str, p
     await web.announce(f"{run}x", num_rollouts=3)
     await web.store(rollout(f"{run}x", 0))
     views |= {f"compare/{run}/{run}x": [11, 19, *range(26, 33)], f"compare/{run}/{run}/0/0": [3, 15]}
+    await page.open(web.url)
     for view, shown in views.items():
-        await page.open(f"{web.url}#/{view}")
+        await page.follow(f"#/{view}")
         if view.startswith("rollout"):
             await page.until("document.querySelector('.reading h1') !== null")
             await page.unfold()
@@ -119,12 +113,10 @@ async def test_the_lines_of_an_authors_mistake_are_kept_apart(web: Web, run: str
 
 
 async def test_an_address_cannot_be_made_to_harm(web: Web, page: Page) -> None:
-    for view in (
-        "run/%3Cimg%20src%3Dx%20onerror%3Dwindow.hit%3D1%3E",
-        "run/x?text=%22%3E%3Cscript%3Ewindow.hit=2",
-        "%%%",
-    ):
-        await page.open(f"{web.url}#/{view}")
+    await page.open(f"{web.url}#/run/%3Cimg%20src%3Dx%20onerror%3Dwindow.hit%3D1%3E")
+    for view in (None, "run/x?text=%22%3E%3Cscript%3Ewindow.hit=2", "%%%"):
+        if view is not None:
+            await page.follow(f"#/{view}")
         await page.until("document.querySelector('.bad') !== null")
         assert await page.value("window.hit") is None
     await page.open(f"{web.url}?#/?text=%22%3E%3Cscript%3Ewindow.hit=3")
@@ -176,7 +168,7 @@ async def test_a_run_grows_before_the_eyes(web: Web, run: str, page: Page) -> No
     await web.profile()
     await page.until("document.querySelector('.tile .value').textContent === '3'")
     await page.until("document.querySelectorAll('.rollouts tbody tr').length === 3")
-    await page.open(f"{web.url}#/run/{run}?tab=charts")
+    await page.follow(f"#/run/{run}?tab=charts")
     await page.until("document.querySelectorAll('svg.chart').length > 2")
     await is_unharmed(page)
 
@@ -346,7 +338,7 @@ async def test_a_run_lands_on_its_table_by_environment_and_its_tasks(web: Web, r
     await page.until("document.querySelectorAll('.dots').length === 2")
     tops = "new Set([...document.querySelector('.dots').children].map((dot) => dot.getBoundingClientRect().top)).size"
     assert await page.value(tops) == 1
-    await page.open(f"{web.url}#/run/{run}?tab=charts")
+    await page.follow(f"#/run/{run}?tab=charts")
     await page.until("document.querySelectorAll('.entry').length === 2")
     assert await page.value("[...document.querySelectorAll('.entry')].map((one) => one.innerText)") == ["sums", "words"]
     assert page.problems == []
@@ -364,10 +356,10 @@ async def test_a_run_of_which_rollouts_failed_looks_failed(web: Web, run: str, p
         await page.shows(words)
     widths = "[...document.querySelectorAll('.track .fill')].map((part) => [part.className, part.style.width])"
     assert await page.value(widths) == [["fill rewarded", "50%"], ["fill failed", "50%"]]
-    await page.open(f"{web.url}#/run/{run}?tab=failures")
+    await page.follow(f"#/run/{run}?tab=failures")
     await page.shows("gymq score")
     assert await page.value("document.querySelector('.tabbed').innerText.split(\"KeyError: 'bern'\").length") == 2
-    await page.open(f"{web.url}#/?text={run}")
+    await page.follow(f"#/?text={run}")
     await page.until("document.querySelector('.runs .badge.failing')?.textContent === 'done, 2 failed'")
 
 
@@ -403,6 +395,7 @@ async def test_nothing_is_wider_than_the_window(web: Web, run: str, page: Page, 
     await web.store(rollout(name, 0, response=response), rollout(name, 0, 1), failure(name, 1, message="z" * 900))
     await web.profile()
     await page.size(width)
+    await page.open(web.url)
     tabs = [f"run/{name}?tab={tab}" for tab in ("tasks", "failures", "charts", "configuration")]
     for view in (
         "",
@@ -412,7 +405,7 @@ async def test_nothing_is_wider_than_the_window(web: Web, run: str, page: Page, 
         f"compare/{name}/{name}",
         f"compare/{name}/{name}/0/0",
     ):
-        await page.open(f"{web.url}#/{view}")
+        await page.follow(f"#/{view}")
         await page.until("document.querySelector('main .card') && !document.body.innerText.includes('loading …')")
         wide = (
             "[...document.querySelectorAll('main *')].find((one) => one.getBoundingClientRect().right > innerWidth + 1"
@@ -641,7 +634,7 @@ async def test_a_long_rollout_is_folded_and_what_leads_into_it_unfolds_it(web: W
     name = "Turns 11 to 20 look × 10"
     assert await page.value(f"{groups}[1].querySelector('summary').innerText.replace(/\\s+/g, ' ')") == name
     # A link leads into a folded group, and so does a search.
-    await page.open(f"{web.url}#/rollout/{run}/0/0?turn=45")
+    await page.follow(f"#/rollout/{run}/0/0?turn=45")
     await page.until("document.activeElement.innerText.startsWith('Turn 45')")
     search = "document.querySelector('.outline input')"
     await page.value(f"({search}.value = 'shelf 120 ', {search}.dispatchEvent(new Event('input')))")

@@ -3,7 +3,6 @@
 import json
 import re
 from array import array
-from collections.abc import AsyncIterator
 from importlib.resources import files
 from pathlib import Path
 
@@ -15,16 +14,10 @@ from gymq.ext.viewer.export import page as page_of
 from gymq.ext.viewer.highlighting import LANGUAGE_OF_FIELD
 from gymq.ext.viewer.site import Site
 from gymq.testing import function_call, reply
-from tests.support.browser import Page, browser, needs_browser
+from tests.support.browser import Page, needs_browser
 
 from .conftest import Web, failure, rollout
 from .test_browser import HOSTILE_MARKDOWN, MARKDOWN, hostile
-
-
-@pytest.fixture
-async def page() -> AsyncIterator[Page]:
-    async with browser() as opened:
-        yield opened
 
 
 async def export(web: Web, run: str, folder: Path) -> str:
@@ -46,17 +39,16 @@ async def export(web: Web, run: str, folder: Path) -> str:
 
 @needs_browser
 async def test_an_export_is_read_from_a_file(web: Web, run: str, page: Page, tmp_path: Path) -> None:
-    url = await export(web, run, tmp_path / "out")
-    await page.open(url)
+    await page.open(await export(web, run, tmp_path / "out"))
     await page.shows(f"{run}x")
-    await page.open(f"{url}#/run/{run}?tab=rollouts")
+    await page.follow(f"#/run/{run}?tab=rollouts")
     await page.until("document.querySelectorAll('.rollouts tbody tr').length === 3")
-    await page.open(f"{url}#/run/{run}?tab=rollouts&result=failed")
+    await page.follow(f"#/run/{run}?tab=rollouts&result=failed")
     await page.until("document.querySelectorAll('.rollouts tbody tr').length === 1")
     for tab in ("tasks", "failures", "charts", "configuration"):
-        await page.open(f"{url}#/run/{run}?tab={tab}")
+        await page.follow(f"#/run/{run}?tab={tab}")
         await page.until("document.querySelector('.tabbed h2, .tabbed table') !== null")
-    await page.open(f"{url}#/rollout/{run}/0/0")
+    await page.follow(f"#/rollout/{run}/0/0")
     for part in ("strong", "pre.code .keyword", "table td", "math msup"):
         await page.until(f"document.querySelector('.turn .rich {part}, .turn {part}') !== null")
     await page.value("document.querySelector('.tokens button').click()")
@@ -65,16 +57,16 @@ async def test_an_export_is_read_from_a_file(web: Web, run: str, page: Page, tmp
     await page.until("document.querySelector('.json-text .rich.code .figure') !== null")
     await page.press("]")
     await page.shows("task 1, rollout 0")
-    await page.open(f"{url}#/compare/{run}/{run}x")
+    await page.follow(f"#/compare/{run}/{run}x")
     await page.shows("better in 1, worse in 0, equal in 1 of 2 tasks; 1 more without a reward")
     assert page.problems == []
 
 
 @needs_browser
 async def test_hostile_texts_stay_texts_in_an_export(web: Web, run: str, page: Page, tmp_path: Path) -> None:
-    url = await export(web, run, tmp_path / "out")
+    await page.open(await export(web, run, tmp_path / "out"))
     for task, number in ((1, 1), (2, 2)):
-        await page.open(f"{url}#/rollout/{run}/{task}/0")
+        await page.follow(f"#/rollout/{run}/{task}/0")
         await page.until(f"document.body.textContent.includes('window.hit={number}<')")
         await page.whole(1280)
         assert await page.value("window.hit") is None
