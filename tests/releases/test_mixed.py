@@ -183,13 +183,16 @@ async def test_a_cluster_replaces_its_processes_by_those_of_the_release_that_is_
 
 
 async def test_replacing_ends_at_a_release_that_does_not_meet_the_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    later: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    far = shutil.copytree(later, tmp_path / "far")
+    versions = far / "gymq" / "protocol" / "versions.py"
+    versions.write_text(versions.read_text().replace("oldest=1, newest=2", "oldest=7, newest=7"))
     env = Instance(name="env", kind="resources", implementation="mcqa", options={"domain": "other"})
     async with Cluster([env], folder=tmp_path) as cluster:
         processes = {child.name: child for child in cluster.children if isinstance(child, Child)}
         before = processes["resources"].process
-        monkeypatch.setenv("PYTHONPATH", str(release(tmp_path / "far", "oldest=7, newest=7")))
+        monkeypatch.setenv("PYTHONPATH", str(far))
         with pytest.raises(UsageError, match=r"services: this is gymq .* with protocol 7 to 7, but env of the cluster"):
             await cluster.replace_children()
         assert cluster.not_serving == ["services"]
