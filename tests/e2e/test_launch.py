@@ -157,7 +157,7 @@ def living_in(folder: Path) -> list[psutil.Process]:
 
 async def nothing_lives_in(folder: Path) -> None:
     """The kernel ends a fork server when its parent ends, which takes a moment."""
-    await until(lambda: not living_in(folder))
+    await until(lambda: not living_in(folder), every_s=0.1)
 
 
 def busy_in(folder: Path) -> list[psutil.Process]:
@@ -210,8 +210,8 @@ async def test_told_to_stop_it_stops_everything(place: Place) -> None:
 async def test_killed_it_leaves_nothing_behind_not_even_what_is_busy_or_frozen(place: Place) -> None:
     place.configure(configuration(place.folder, "hanging.py"))
     process = await place.up()
-    await place.start_collect("--config", "config.yaml")
-    await until(lambda: bool(busy_in(place.folder)))
+    await place.start_collect("--config", "config.yaml", rows=[row()])
+    await until(lambda: busy_in(place.folder), every_s=0.1)
     [fork_server] = [child for child in psutil.Process(process.pid).children() if FORK_SERVER in child.cmdline()]
     fork_server.children()[0].suspend()
     for started in place.started:

@@ -9,11 +9,11 @@ DEADLINE_S = 300.0
 EVERY_S = 0.01
 
 
-async def until(condition: Callable[[], object], *, deadline_s: float = DEADLINE_S) -> None:
-    """Wait until a condition is true."""
+async def until(condition: Callable[[], object], *, every_s: float = EVERY_S, deadline_s: float = DEADLINE_S) -> None:
+    """Wait until a condition is true; one that is costly is not looked at as often."""
     async with asyncio.timeout(deadline_s):
         while not condition():  # noqa: ASYNC110
-            await asyncio.sleep(EVERY_S)
+            await asyncio.sleep(every_s)
 
 
 async def until_answer(
