@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import functools
 import time
 from collections.abc import Callable, Collection
 from datetime import UTC, datetime
@@ -38,6 +39,7 @@ class Identity(msgspec.Struct):
     metadata: dict[str, str] = {}
 
 
+_version = functools.cache(version)  # reads a file
 _decode_identity = msgspec.json.Decoder(Identity).decode
 
 
@@ -67,7 +69,7 @@ class ServiceListing:
         self._role = ROLE_OF[kind]
         metadata = {"kind": kind, "implementation": implementation} | ({"digest": digest} if digest else {})
         metadata |= SPOKEN.stated()
-        self._identity = {"name": name, "id": worker, "version": version("gymq"), "metadata": metadata}
+        self._identity = {"name": name, "id": worker, "version": _version("gymq"), "metadata": metadata}
         self._subjects = subjects
         self._stats = stats
         self._started = datetime.now(UTC).isoformat().replace("+00:00", "Z")
