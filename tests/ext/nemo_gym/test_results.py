@@ -145,9 +145,8 @@ def failing(failure_class: str, *, retryable: bool | None = None) -> Body:
     return {"verdict": {"fails": {"class": failure_class, "retryable": retryable}}}
 
 
-@pytest.mark.parametrize(
-    ("members", "status"),
-    [
+async def test_a_verifier_that_fails_is_told_by_the_status(client: Client, world: World) -> None:
+    for members, status in [
         (failing("component_failed"), INFRA),
         (failing("judge_failed"), INFRA),
         (failing("verifier_failed"), INFRA),
@@ -155,14 +154,10 @@ def failing(failure_class: str, *, retryable: bool | None = None) -> Body:
         (failing("invalid_task"), DATA),
         (failing("deadline_exceeded"), 504),
         ({"verdict": {"reward": "nonsense"}}, INFRA),
-    ],
-)
-async def test_a_verifier_that_fails_is_told_by_the_status(
-    client: Client, world: World, members: Body, status: int
-) -> None:
-    got, body = await client.run(world.row(**members))
-    assert got == status, body
-    assert nemo_rl_is_infra(got) == (status != DATA)
+    ]:
+        got, body = await client.run(world.row(**members))
+        assert got == status, body
+        assert nemo_rl_is_infra(got) == (status != DATA)
 
 
 async def test_an_engine_that_cannot_be_reached_is_infrastructure(empty_world: World) -> None:
@@ -174,34 +169,36 @@ async def test_an_engine_that_cannot_be_reached_is_infrastructure(empty_world: W
         assert (await client.run(empty_world.row()))[0] in (500, 504)
 
 
-@pytest.mark.parametrize(
-    "body",
-    [b"", b"{", b"[]", b'"row"', b"null", b"\xff{}", b'{"a": NaN}', b"{}", b'{"responses_create_params": []}'],
-)
-async def test_a_body_that_is_no_row_is_refused_and_leaves_nothing(client: Client, world: World, body: bytes) -> None:
-    assert (await client.post("/run", body))[0] == 422
-    assert await world.queued() == 0
-    assert world.bridge is not None
-    assert world.bridge.rollouts.num_waiting == 0
+async def test_a_body_that_is_no_row_is_refused_and_leaves_nothing(client: Client, world: World) -> None:
+    for body in [
+        b"",
+        b"{",
+        b"[]",
+        b'"row"',
+        b"null",
+        b"\xff{}",
+        b'{"a": NaN}',
+        b"{}",
+        b'{"responses_create_params": []}',
+    ]:
+        assert (await client.post("/run", body))[0] == 422, body
+        assert await world.queued() == 0
+        assert world.bridge is not None
+        assert world.bridge.rollouts.num_waiting == 0
 
 
-@pytest.mark.parametrize(
-    ("params", "member"),
-    [
+async def test_parameters_that_do_not_fit_are_named_and_leave_nothing(client: Client, world: World) -> None:
+    for params, member in [
         ({"input": 3}, "input"),
         ({"input": "x", "top_k": 3}, "top_k"),
         ({}, ""),
-    ],
-)
-async def test_parameters_that_do_not_fit_are_named_and_leave_nothing(
-    client: Client, world: World, params: Body, member: str
-) -> None:
-    status, body = await client.run(world.row() | {"responses_create_params": params})
-    assert status == 422
-    where = ".".join(part for part in ("responses_create_params", member) if part)
-    assert body["error"]["message"].startswith(f"{where}:")
-    assert await world.queued() == 0
-    assert not world.engine.requests
+    ]:
+        status, body = await client.run(world.row() | {"responses_create_params": params})
+        assert status == 422, params
+        where = ".".join(part for part in ("responses_create_params", member) if part)
+        assert body["error"]["message"].startswith(f"{where}:")
+        assert await world.queued() == 0
+        assert not world.engine.requests
 
 
 async def test_a_rollout_that_an_operator_cancels_is_a_conflict(client: Client, world: World) -> None:
@@ -326,10 +323,10 @@ async def test_a_failure_before_the_first_heartbeat_still_has_its_status(client:
     assert (await client.run(world.row(**failing("invalid_task")), **headers))[0] == 422
 
 
-@pytest.mark.parametrize("value", ["", "soon", "-1", "0", "nan", "inf", "1e9"])
-async def test_a_heartbeat_that_is_no_time_is_refused(client: Client, world: World, value: str) -> None:
-    assert (await client.run(world.row(), **{"Gymq-Heartbeat": value}))[0] == 422
-    assert await world.queued() == 0
+async def test_a_heartbeat_that_is_no_time_is_refused(client: Client, world: World) -> None:
+    for value in ["", "soon", "-1", "0", "nan", "inf", "1e9"]:
+        assert (await client.run(world.row(), **{"Gymq-Heartbeat": value}))[0] == 422, value
+        assert await world.queued() == 0
 
 
 async def test_a_bridge_has_a_run_once_it_is_given_a_row(client: Client, world: World) -> None:
