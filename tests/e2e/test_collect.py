@@ -240,55 +240,53 @@ async def test_a_finished_collection_asks_nothing_more_and_says_so(desk: Desk) -
     assert desk.content() == before
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ("input", "none of its rows is in {input}"),
-        ("num_repeats", "num_repeats changed from 2 to 1"),
-        ("limit", "limit changed from nothing to 1"),
-        ("agent", "agent_name changed from asker to odd"),
-        ("seed", "num_repeats_add_seed changed from false to true"),
-        ("sampling", "responses_create_params.temperature changed from nothing to 0.5"),
-        ("model", "policy.model changed from small to large"),
-        ("implementation", "policy changed from openai_model to vllm_model"),
-        ("no config", "it was started with a configuration of its workers, and none is given now"),
-    ],
-)
-async def test_a_changed_setting_is_named_with_both_values_and_nothing_is_touched(
-    desk: Desk, change: str, reason: str
-) -> None:
+REASONS = {
+    "input": "none of its rows is in {input}",
+    "num_repeats": "num_repeats changed from 2 to 1",
+    "limit": "limit changed from nothing to 1",
+    "agent": "agent_name changed from asker to odd",
+    "seed": "num_repeats_add_seed changed from false to true",
+    "sampling": "responses_create_params.temperature changed from nothing to 0.5",
+    "model": "policy.model changed from small to large",
+    "implementation": "policy changed from openai_model to vllm_model",
+    "no config": "it was started with a configuration of its workers, and none is given now",
+}
+
+
+async def test_a_changed_setting_is_named_with_both_values_and_nothing_is_touched(desk: Desk) -> None:
     rows = [row("a"), row("b")]
     desk.write_input(rows)
     first: dict[str, Any] = {"num_repeats": 2, **configured(model="small")}
     await desk.collect(**first)
     before = desk.content()
-    options = dict(first)
-    match change:
-        case "input":
-            desk.write_input([row("c"), row("d")])
-        case "num_repeats":
-            options["num_repeats"] = 1
-        case "limit":
-            options["limit"] = 1
-        case "agent":
-            options["agent"] = "odd"
-        case "seed":
-            options["num_repeats_add_seed"] = True
-        case "sampling":
-            options["responses_create_params"] = {"temperature": 0.5}
-        case "model":
-            options |= configured(model="large")
-        case "implementation":
-            options |= configured("vllm_model", model="small")
-        case "no config":
-            options |= {"config": {}, "config_digest": ""}
-    with pytest.raises(UsageError) as refused:
-        await desk.collect(**options)
-    because = f"{desk.output}: cannot be resumed because {reason.format(input=desk.input)}; "
-    assert str(refused.value) == because + "pass --overwrite to start over, or another --output"
-    assert desk.content() == before
-    desk.write_input(rows)
-    assert (await desk.collect(**first)).submitted == 0
+    for change, reason in REASONS.items():
+        options = dict(first)
+        match change:
+            case "input":
+                desk.write_input([row("c"), row("d")])
+            case "num_repeats":
+                options["num_repeats"] = 1
+            case "limit":
+                options["limit"] = 1
+            case "agent":
+                options["agent"] = "odd"
+            case "seed":
+                options["num_repeats_add_seed"] = True
+            case "sampling":
+                options["responses_create_params"] = {"temperature": 0.5}
+            case "model":
+                options |= configured(model="large")
+            case "implementation":
+                options |= configured("vllm_model", model="small")
+            case "no config":
+                options |= {"config": {}, "config_digest": ""}
+        with pytest.raises(UsageError) as refused:
+            await desk.collect(**options)
+        because = f"{desk.output}: cannot be resumed because {reason.format(input=desk.input)}; "
+        assert str(refused.value) == because + "pass --overwrite to start over, or another --output"
+        assert desk.content() == before
+        desk.write_input(rows)
+        assert (await desk.collect(**first)).submitted == 0
 
 
 def by_prompt(file: Path) -> dict[str, dict[str, Any]]:
@@ -563,8 +561,19 @@ async def test_a_collection_killed_while_it_is_extended_ends_right_with_the_same
     assert not [name for name in desk.content() if name.startswith(".")]
 
 
-@pytest.mark.parametrize("step", ["before the manifest", "after the manifest", "before the record", "before the tasks"])
-@pytest.mark.parametrize("is_undone", [False, True])
+@pytest.mark.parametrize(
+    ("step", "is_undone"),
+    [
+        ("before the manifest", False),
+        ("after the manifest", False),
+        ("before the record", False),
+        ("before the tasks", False),
+        ("before the manifest", True),
+        ("after the manifest", True),
+        pytest.param("before the record", True, marks=pytest.mark.nightly),
+        pytest.param("before the tasks", True, marks=pytest.mark.nightly),
+    ],
+)
 async def test_a_collection_killed_while_its_rows_change_ends_right_with_the_next_command(
     desk: Desk, monkeypatch: pytest.MonkeyPatch, step: str, is_undone: bool
 ) -> None:
@@ -800,27 +809,28 @@ BAD_LINES = [
 ]
 
 
-@pytest.mark.parametrize(("bad", "message"), BAD_LINES)
-async def test_a_row_that_cannot_be_used_costs_itself(desk: Desk, bad: bytes, message: str) -> None:
-    good = [row("a"), row("b")]
-    desk.write_input(good)
-    lines = desk.input.read_bytes().splitlines()
-    desk.input.write_bytes(b"\n".join([lines[0], bad, lines[1]]) + b"\n")
+async def test_rows_that_cannot_be_used_cost_themselves(desk: Desk) -> None:
+    desk.write_input([row("a"), row("b")])
+    first, last = desk.input.read_bytes().splitlines()
+    desk.input.write_bytes(b"\n".join([first, *(bad for bad, _ in BAD_LINES), last]) + b"\n")
     progress = await desk.collect(num_repeats=2)
-    assert (progress.done, progress.total, progress.failed, progress.refused) == (4, 4, 0, 1)
-    (failure,) = map(json.loads, desk.files.failures.read_text().splitlines())
-    assert failure["_ng_failure_class"] == "invalid_task"
-    assert failure["_ng_failure_terminal"] is True
-    assert "rows.jsonl:2: " in failure["_ng_failure_message"]
-    assert message in failure["_ng_failure_message"]
+    assert (progress.done, progress.total, progress.failed, progress.refused) == (4, 4, 0, len(BAD_LINES))
+    failures = read(desk.files.failures)
+    for line, (failure, (_, message)) in enumerate(zip(failures, BAD_LINES, strict=True), start=2):
+        assert failure["_ng_failure_class"] == "invalid_task"
+        assert failure["_ng_failure_terminal"] is True
+        assert f"rows.jsonl:{line}: " in failure["_ng_failure_message"]
+        assert message in failure["_ng_failure_message"]
     # Statistics and a resumed run know it, and write it no second time.
     assert read_statistics(desk.files).profile.snapshot().agents["asker"].failures == {}
     again = await desk.collect(num_repeats=2)
-    assert (again.done, again.submitted, again.refused) == (4, 0, 1)
-    assert len(desk.files.failures.read_text().splitlines()) == 1
-    with pytest.raises(RowError, match=r"rows\.jsonl:2: "):
-        await desk.collect(num_repeats=2, strict_rows=True, overwrite=True)
-    assert len(keys(desk.output)) == 4
+    assert (again.done, again.submitted, again.refused) == (4, 0, len(BAD_LINES))
+    assert len(read(desk.files.failures)) == len(BAD_LINES)
+    for bad, _ in BAD_LINES:
+        desk.input.write_bytes(b"\n".join([first, bad, last]) + b"\n")
+        with pytest.raises(RowError, match=r"rows\.jsonl:2: "):
+            await desk.collect(num_repeats=2, strict_rows=True, overwrite=True)
+        assert len(keys(desk.output)) == 4
 
 
 async def test_a_row_of_a_table_without_json_form_costs_itself(desk: Desk) -> None:
@@ -907,7 +917,6 @@ async def test_the_files_of_a_run_are_not_its_input(desk: Desk) -> None:
     assert desk.content() == before
 
 
-@pytest.mark.parametrize("overwrite", [False, True])
 @pytest.mark.parametrize(
     ("first", "second"),
     [
@@ -917,15 +926,16 @@ async def test_the_files_of_a_run_are_not_its_input(desk: Desk) -> None:
         ("x_failures.jsonl", "x.jsonl"),
     ],
 )
-async def test_files_of_another_run_are_left_alone(desk: Desk, first: str, second: str, overwrite: bool) -> None:
+async def test_files_of_another_run_are_left_alone(desk: Desk, first: str, second: str) -> None:
     desk.write_input([row()])
     desk.output = desk.output.with_name(first)
     await desk.collect()
     before = desk.content()
     desk.output = desk.output.with_name(second)
-    with pytest.raises(UsageError, match=r"belongs to a run with another output than .*: choose another"):
-        await desk.collect(overwrite=overwrite)
-    assert desk.content() == before
+    for overwrite in (False, True):
+        with pytest.raises(UsageError, match=r"belongs to a run with another output than .*: choose another"):
+            await desk.collect(overwrite=overwrite)
+        assert desk.content() == before
 
 
 @pytest.mark.parametrize("which", ["input", "output"])

@@ -70,11 +70,6 @@ def approximately(value: Any) -> Any:
     return pytest.approx(value, nan_ok=True) if isinstance(value, float) else value
 
 
-async def test_live_statistics_are_those_of_the_outcomes(cluster: RunningCluster, run: str) -> None:
-    await submit(cluster, run)
-    await check_statistics(cluster, run)
-
-
 @pytest.mark.nightly
 async def test_a_profiler_that_is_killed_again_and_again_counts_everything_once(
     cluster: RunningCluster, run: str
@@ -109,7 +104,9 @@ async def test_two_profilers_at_once_count_everything_once(cluster: RunningClust
         await second.stop()
 
 
-async def test_the_statistics_of_a_run_continue_from_its_last_checkpoint(cluster: RunningCluster, run: str) -> None:
+async def test_live_statistics_are_those_of_the_outcomes_and_continue_from_their_last_checkpoint(
+    cluster: RunningCluster, run: str
+) -> None:
     assert (await last_profile(cluster.js, run))[1] == 0
     await submit(cluster, run)
     await check_statistics(cluster, run)
