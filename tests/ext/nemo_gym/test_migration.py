@@ -2,9 +2,6 @@
 
 import configparser
 import re
-import subprocess
-import sys
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -12,6 +9,7 @@ import pytest
 from gymq.cli import all_commands
 from gymq.config.unknown import WITHOUT_MEANING
 from gymq.ext.nemo_gym.ng.collecting import COLLECTION, NOT_USED
+from tests.cli.conftest import Command
 from tests.support.compatibility import record
 
 from .nemo_gym_package import CURRENT, fetched
@@ -65,23 +63,14 @@ def test_the_settings_of_servers_that_are_ignored_have_a_row_or_need_none() -> N
     }
 
 
-@cache
-def help_of(*command: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-c", "from gymq.cli import main; main()", *command, "--help"], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
-    return done.stdout
-
-
 @pytest.mark.parametrize("text", sorted(text for text in CODE if text.startswith("gymq ")))
-def test_every_command_of_gymq_on_the_page_exists_with_its_flags(text: str) -> None:
+def test_every_command_of_gymq_on_the_page_exists_with_its_flags(gymq: Command, text: str) -> None:
     words = text.split()[1:]
     command = [word for word in words[:2] if re.fullmatch(r"[a-z][a-z-]*", word)]
     if words[0].startswith("--"):
-        assert words[0] in help_of()
+        assert words[0] in gymq("--help").out
         return
     assert command[0] in all_commands()
-    shown = help_of(*(command if command[0] in ("data", "ng") else command[:1]))
+    shown = gymq(*(command if command[0] in ("data", "ng") else command[:1]), "--help").out
     for flag in re.findall(r"--[a-z][a-z-]*", text):
         assert flag in shown, text
