@@ -73,6 +73,7 @@ async def test_a_limit_for_a_model_that_is_not_there_is_refused(
         return False
 
     monkeypatch.setattr("gymq.bus.weights.known.is_running", no_answer)
+    monkeypatch.setattr("gymq.bus.weights.known.LOOK_S", 0.01)
     training = await TrainingRun.connect(world.url, run, model="another")
     with pytest.raises(UsageError, match="no model named 'another' is running"):
         await samples_of(training, examples(1), max_staleness=1)

@@ -110,7 +110,9 @@ async def test_shards_of_one_cluster_list_what_each_is_configured_for(world: Wor
             await environment.shutdown()
 
 
-async def test_a_shard_without_its_workers_says_which_is_missing(world: World, run: str, tmp_path: Path) -> None:
+async def test_a_shard_without_its_workers_says_which_is_missing(
+    world: World, run: str, tmp_path: Path, no_patience: None
+) -> None:
     environment = NemoGym(shard(world, run, "nobody", "grader", tmp_path))
     try:
         with pytest.raises(UsageError, match=f"no worker serves responses_api_agents {world.name('nobody')}"):
