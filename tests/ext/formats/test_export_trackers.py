@@ -152,7 +152,7 @@ def offline(fresh: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pat
 
 def records(file: Path) -> Iterator[Any]:
     """What wandb wrote: the log format of LevelDB, behind 7 bytes of its own."""
-    from wandb.proto.wandb_internal_pb2 import Record  # type: ignore[attr-defined]
+    from wandb.proto.wandb_internal_pb2 import Record
 
     data, at, record, block = file.read_bytes(), 7, b"", 32 * 1024
     while at < len(data):
