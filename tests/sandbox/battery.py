@@ -34,7 +34,7 @@ LIMITS = Limits(
     disk_files=5_000,
     output_bytes=200_000,
 )
-SHORT_S = 0.5  # for what never ends
+SHORT_S = 0.25  # for what never ends
 
 # `attempt` says OPEN if something succeeds that must not.
 PRELUDE = """

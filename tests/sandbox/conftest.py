@@ -35,7 +35,12 @@ async def closed_sandbox(request: pytest.FixtureRequest) -> AsyncIterator[LocalS
         yield started
 
 
+_missing: dict[str, str] = {}  # isolations that did not start here, and why
+
+
 async def _started(isolation: str) -> AsyncIterator[LocalSandbox]:
+    if isolation in _missing:
+        pytest.skip(_missing[isolation])
     options: dict[str, Any] = {}
     if isolation == "process" and os.geteuid() == 0:  # programs become a user who may not look into root's home
         options["python"] = shutil.which("python3", path="/usr/bin:/usr/local/bin") or "python3"
@@ -43,7 +48,7 @@ async def _started(isolation: str) -> AsyncIterator[LocalSandbox]:
     try:
         await sandbox.start()
     except ComponentFailed as error:
-        pytest.skip(error.message)
+        pytest.skip(_missing.setdefault(isolation, error.message))
     try:
         yield sandbox
     finally:

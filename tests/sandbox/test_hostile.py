@@ -34,23 +34,23 @@ async def gone(marker: str) -> bool:
 
 
 async def test_an_endless_loop_ends_at_the_clock(sandbox: LocalSandbox):
-    finished = await run_python(sandbox, "while True: pass", Limits(time_s=1.0))
+    finished = await run_python(sandbox, "while True: pass", Limits(time_s=0.3))
     assert (finished.limit, finished.exit_status) == ("time", -signal.SIGKILL)
 
 
 async def test_a_program_cannot_ignore_its_end(sandbox: LocalSandbox):
     code = "import signal\nfor n in set(signal.Signals) - {9, 19}: signal.signal(n, signal.SIG_IGN)\nwhile True: pass"
-    assert (await run_python(sandbox, code, Limits(time_s=1.0))).limit == "time"
+    assert (await run_python(sandbox, code, Limits(time_s=0.5))).limit == "time"
 
 
 async def test_sleeping_does_not_help(sandbox: LocalSandbox):
-    assert (await run_python(sandbox, "import time; time.sleep(1000)", Limits(time_s=1.0))).limit == "time"
+    assert (await run_python(sandbox, "import time; time.sleep(1000)", Limits(time_s=0.5))).limit == "time"
 
 
 async def test_a_fork_bomb_stays_small_and_leaves_nothing(sandbox: LocalSandbox):
     marker = f"bomb-{os.getpid()}-{time.monotonic_ns()}"
     code = f"import os  # {marker}\nwhile True:\n    try: os.fork()\n    except OSError: pass"
-    finished = await run_python(sandbox, code, Limits(time_s=1.5, processes=20))
+    finished = await run_python(sandbox, code, Limits(time_s=0.5, processes=20))
     assert finished.limit == "time"
     assert await gone(marker)
 
@@ -142,20 +142,17 @@ async def test_the_machine_cannot_be_reached(sandbox: LocalSandbox, kind):
             listening.accept() if kind == "SOCK_STREAM" else listening.recv(10)
 
 
-@pytest.mark.parametrize(
-    "attempt",
-    [
+async def test_nothing_on_the_network_can_be_reached(sandbox: LocalSandbox):
+    attempts = [
         "socket.create_connection(('192.0.2.1', 80), 5)",
         "socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('192.0.2.1', 53))",
         "socket.getaddrinfo('example.org', 80)",
         "socket.socket(socket.AF_INET, socket.SOCK_RAW, 1)",
         "socket.socket(socket.AF_PACKET, socket.SOCK_RAW)",
         "socket.create_connection(('::1', 4222), 5)",
-    ],
-)
-async def test_nothing_on_the_network_can_be_reached(sandbox: LocalSandbox, attempt):
-    finished = await run_python(sandbox, f"import socket\ntry: {attempt}\nexcept OSError: print('refused')")
-    assert finished.stdout == b"refused\n"
+    ]
+    code = f"import socket\nfor attempt in {attempts!r}:\n    try: eval(attempt)\n    except OSError: print(attempt)"
+    assert (await run_python(sandbox, code)).stdout.decode().splitlines() == attempts
 
 
 @pytest.mark.parametrize("is_abstract", [False, True])
@@ -234,9 +231,8 @@ async def test_signals_reach_nobody_outside(closed_sandbox: LocalSandbox):
             bystander.kill()
 
 
-@pytest.mark.parametrize(
-    "attempt",
-    [
+async def test_the_kernel_is_asked_for_privileges_in_vain(sandbox: LocalSandbox):
+    attempts = [
         "libc.ptrace(16, 1, 0, 0)",
         "libc.unshare(0x10000000)",
         "libc.mount(b'none', b'/tmp', b'tmpfs', 0, None)",
@@ -246,11 +242,10 @@ async def test_signals_reach_nobody_outside(closed_sandbox: LocalSandbox):
         "libc.syscall(425, 1, 0)",  # io_uring_setup
         "libc.syscall(442, 0, 0, 0, 0, 0)",  # mount_setattr
         "libc.setuid(0) if os.getuid() else -1",
-    ],
-)
-async def test_the_kernel_is_asked_for_privileges_in_vain(sandbox: LocalSandbox, attempt):
-    code = f"import ctypes, os\nlibc = ctypes.CDLL(None)\nprint({attempt})"
-    assert (await run_python(sandbox, code)).stdout == b"-1\n"
+    ]
+    code = f"import ctypes, os\nlibc = ctypes.CDLL(None)\nfor attempt in {attempts!r}: print(attempt, eval(attempt))"
+    answers = (await run_python(sandbox, code)).stdout.decode().splitlines()
+    assert answers == [f"{attempt} -1" for attempt in attempts]
 
 
 async def test_programs_that_set_a_user_id_do_not(sandbox: LocalSandbox):
