@@ -106,7 +106,8 @@ async def test_limits_end_a_query_and_the_next_one_is_answered():
     assert found == ["execution_error"] * len(queries) + ["none"]
 
 
-async def test_a_query_that_cannot_be_interrupted_ends_its_sandbox_only():
+async def test_a_query_that_cannot_be_interrupted_ends_its_sandbox_only(monkeypatch):
+    monkeypatch.setattr("gymq.workers.resources.bird_sql.databases.GRACE_S", 0.25)
     slow = "SELECT instr(hex(zeroblob(20000000)), hex(zeroblob(2000000)) || '1')"
     options = {"sql_execution_timeout_s": 0.5, "max_concurrency": 1}
     pairs = [(row("SELECT 1"), slow), (row("SELECT 1"), "SELECT 1")]
