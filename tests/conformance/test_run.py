@@ -95,6 +95,7 @@ def test_a_run_with_failures_fails(mixed_run):
     assert mixed_run.returncode == 1
 
 
+@pytest.mark.nightly
 def test_an_empty_folder_fails(tmp_path):
     finished = run(tmp_path)
     assert finished.returncode == 1

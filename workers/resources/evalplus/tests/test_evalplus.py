@@ -34,38 +34,38 @@ async def test_the_references_pass():
             assert verdict.fields["plus_status"] == "pass", task["task_id"]
 
 
-@pytest.mark.parametrize(
-    ("code", "base", "details"),
-    [
-        ("def tide_range(levels):\n    return max(levels) - min(levels)", "fail", [1, 0]),
-        ("def tide_range(levels):\n    input()\n    return 6", "fail", [0, 0]),
-        ("def tide_range(levels):\n    import sys\n    return len(sys.stdin.read()) or 6", "fail", [0, 0]),
-        ("def tide_range(levels):\n    import sys\n    sys.exit(0)", "fail", [0, 0]),
-        ("def tide_range(levels):\n    import os\n    return 6 if levels else os._exit(0)", "timeout", [1]),
-        ("def tide_range(levels):\n    import os\n    os.fork()\n    return 6 if levels else 0", "pass", [1, 1]),
-        ("def tide_range(levels):\n    print('[1')\n    return 6 if levels else 0", "pass", [1, 1]),
-        ("def other(levels):\n    return 0", "fail", [0, 0]),
-        ("raise SystemExit", "fail", []),
-        ("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)", "timeout", []),
-        (
-            "class Equal:\n    def __eq__(self, other):\n        return True\n"
-            "def tide_range(levels):\n    return Equal()",
-            "fail",
-            [0, 0],
-        ),
-        ("def tide_range(levels):\n    loop = []\n    loop.append(loop)\n    return loop", "fail", [0, 0]),
-        ("def tide_range(levels):\n    return 'x' * 10**7", "fail", []),
-        ("def tide_range(levels):\n    return bytes(10**11)", "fail", [0, 0]),
-        (
-            "if __name__ == '__main__':\n    1 / 0\ndef tide_range(levels):\n    return 6.0 if levels else 0",
-            "pass",
-            [1, 1],
-        ),
-    ],
-)
-async def test_what_a_program_may_do(code, base, details):
-    verdict = await verify(0, code)
-    assert (verdict.fields["base_status"], verdict.fields["metadata"]["base_details"]) == (base, details)
+PROGRAMS = [
+    ("def tide_range(levels):\n    return max(levels) - min(levels)", "fail", [1, 0]),
+    ("def tide_range(levels):\n    input()\n    return 6", "fail", [0, 0]),
+    ("def tide_range(levels):\n    import sys\n    return len(sys.stdin.read()) or 6", "fail", [0, 0]),
+    ("def tide_range(levels):\n    import sys\n    sys.exit(0)", "fail", [0, 0]),
+    ("def tide_range(levels):\n    import os\n    return 6 if levels else os._exit(0)", "timeout", [1]),
+    ("def tide_range(levels):\n    import os\n    os.fork()\n    return 6 if levels else 0", "pass", [1, 1]),
+    ("def tide_range(levels):\n    print('[1')\n    return 6 if levels else 0", "pass", [1, 1]),
+    ("def other(levels):\n    return 0", "fail", [0, 0]),
+    ("raise SystemExit", "fail", []),
+    ("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)", "timeout", []),
+    (
+        "class Equal:\n    def __eq__(self, other):\n        return True\ndef tide_range(levels):\n    return Equal()",
+        "fail",
+        [0, 0],
+    ),
+    ("def tide_range(levels):\n    loop = []\n    loop.append(loop)\n    return loop", "fail", [0, 0]),
+    ("def tide_range(levels):\n    return 'x' * 10**7", "fail", []),
+    ("def tide_range(levels):\n    return bytes(10**11)", "fail", [0, 0]),
+    (
+        "if __name__ == '__main__':\n    1 / 0\ndef tide_range(levels):\n    return 6.0 if levels else 0",
+        "pass",
+        [1, 1],
+    ),
+]
+
+
+async def test_what_a_program_may_do():
+    async with Harness(EvalPlus, OPTIONS) as env:
+        for code, base, details in PROGRAMS:
+            fields = (await env.verify(EXAMPLES[0], block(code))).fields
+            assert (fields["base_status"], fields["metadata"]["base_details"]) == (base, details), code
 
 
 async def test_a_test_without_end_fails_and_the_next_is_run():

@@ -108,7 +108,7 @@ async def test_an_empty_expected_answer_never_scores():
 
 
 async def test_an_answer_whose_marks_take_too_long_to_sort_is_wrong(monkeypatch):
-    monkeypatch.setattr(StringMatch, "compute_limits", ComputeLimits(cpu_s=1.0, timeout_s=200.0))
+    monkeypatch.setattr(StringMatch, "compute_limits", ComputeLimits(cpu_s=0.5, timeout_s=200.0))
     marks = "\u0301" * 50_000 + "\u0316" * 50_000
     async with Harness(StringMatch) as env:
         assert (await env.verify(row("a"), reply(f"Answer: a{marks}"))).reward == 0.0

@@ -443,7 +443,12 @@ HACKS = {
 }
 
 
-@pytest.mark.parametrize("hack", HACKS)
+AT_NIGHT = {"configuration", "entry point"}  # `OF_TESTS` has files of their kind
+
+
+@pytest.mark.parametrize(
+    "hack", [pytest.param(hack, marks=[pytest.mark.nightly] if hack in AT_NIGHT else []) for hack in HACKS]
+)
 async def test_a_reply_changes_no_test_and_not_how_tests_are_run(tmp_path, hack):
     content = "def answer():\n    return 6\n"
     checks = "import code_\ndef test_it():\n    assert code_.answer() == 7\n"
