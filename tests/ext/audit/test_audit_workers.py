@@ -18,7 +18,7 @@ SLOW = {"repeated text", "huge", "deep", "growth"}
 LEFT_OUT = {"ns_tools": SLOW, "polymath": SLOW}
 
 # One of each kind: letters, texts, calls, state, a judge. The audits of all take some minutes.
-OF_EACH_KIND = {"calendar", "example_session_state_mgmt", "mcqa", "simpleqa", "string_match", "xlam_fc"}
+OF_EACH_KIND = {"example_session_state_mgmt", "mcqa", "simpleqa", "string_match", "xlam_fc"}
 
 
 @pytest.mark.parametrize(
