@@ -140,9 +140,8 @@ async def collect(folder: Path, url: str, meanwhile: Callable[[], Awaitable[None
             assert (await bus.js.api(f"STREAM.INFO.{stream}"))["state"]["messages"] == count
 
 
-@pytest.mark.parametrize(
-    "order", ["this, then the later one", pytest.param("the later one, then this", marks=pytest.mark.nightly)]
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("order", ["this, then the later one", "the later one, then this"])
 async def test_agents_are_replaced_during_a_run(
     up: Up, later: Path, own_server: EmbeddedServer, folder: Path, order: str
 ) -> None:
