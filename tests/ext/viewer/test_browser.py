@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from array import array
 from pathlib import Path
 from typing import Any
 
@@ -245,21 +244,6 @@ async def test_turns_appear_while_a_rollout_is_made(working: Web, page: Page) ->
     await page.shows("it is two <script>")
     await is_unharmed(page)
     assert (await result).status == 200
-
-
-async def test_tokens_are_shown_when_asked_for(web: Web, run: str, page: Page) -> None:
-    response = reply("done")
-    tokens = {"prompt_token_ids": array("i", [1]), "generation_token_ids": array("i", [40001, 40002])}
-    response["output"][0] |= tokens | {"generation_log_probs": array("f", [-0.01, -3.0])}
-    await web.store(rollout(run, 0, response=response))
-    await page.open(f"{web.url}#/rollout/{run}/0/0")
-    await page.shows("1 tokens in the prompt, 2 generated")
-    await page.value("document.querySelector('.tokens button').click()")
-    await page.shows("40001 40002")
-    assert await page.value("[...document.querySelectorAll('.ids .id')].map((one) => one.className)") == [
-        "id sure",
-        "id odd",
-    ]
 
 
 @pytest.mark.nightly
@@ -624,7 +608,9 @@ async def test_no_two_boxes_of_a_long_rollout_overlap(web: Web, run: str, page: 
             assert await page.value(OVERLAPS) == [], (turns, width)
 
 
-async def test_a_long_rollout_is_folded_and_what_leads_into_it_unfolds_it(web: Web, run: str, page: Page) -> None:
+async def test_a_long_rollout_is_built_as_far_as_it_is_looked_at_and_what_leads_into_it_unfolds_it(
+    web: Web, run: str, page: Page
+) -> None:
     await web.store(rollout(run, 0, response=response_of_turns(200)))
     await page.size(1280, 900)
     await page.open(f"{web.url}#/rollout/{run}/0/0")
@@ -633,6 +619,14 @@ async def test_a_long_rollout_is_folded_and_what_leads_into_it_unfolds_it(web: W
     assert await page.value(f"{groups}.filter((one) => one.open).length") == 2
     name = "Turns 11 to 20 look × 10"
     assert await page.value(f"{groups}[1].querySelector('summary').innerText.replace(/\\s+/g, ' ')") == name
+    await page.rendered()
+    # What is folded is not made, what is below the window is not rendered, and the browser lays neither out.
+    assert await page.value("document.querySelectorAll('.turn').length") == 20
+    assert await page.value("document.querySelectorAll('main *').length") < 1_000
+    assert await page.value("getComputedStyle(document.querySelector('.turn')).contentVisibility") == "auto"
+    assert await page.value("document.querySelectorAll('.turn .rich.pending').length") == 1
+    await page.value("[...document.querySelectorAll('.turn')].at(-1).scrollIntoView()")
+    await page.until("[...document.querySelectorAll('.turn')].at(-1).querySelector('strong') !== null")
     # A link leads into a folded group, and so does a search.
     await page.follow(f"#/rollout/{run}/0/0?turn=45")
     await page.until("document.activeElement.innerText.startsWith('Turn 45')")
@@ -769,20 +763,6 @@ async def test_no_table_of_a_run_is_cut_in_a_narrow_window(web: Web, run: str, p
         assert await page.value(f"{cut}.length") == 0, view
 
 
-async def test_a_rollout_of_two_hundred_turns_builds_no_more_than_is_looked_at(web: Web, run: str, page: Page) -> None:
-    await web.store(rollout(run, 0, response=response_of_turns(200)))
-    await page.open(f"{web.url}#/rollout/{run}/0/0")
-    await page.until("document.querySelectorAll('.turn').length > 0")
-    await page.rendered()
-    # What is folded is not made, what is below the window is not rendered, and the browser lays neither out.
-    assert await page.value("document.querySelectorAll('.turn').length") == 20
-    assert await page.value("document.querySelectorAll('main *').length") < 1_000
-    assert await page.value("getComputedStyle(document.querySelector('.turn')).contentVisibility") == "auto"
-    assert await page.value("document.querySelectorAll('.turn .rich.pending').length") == 1
-    await page.value("[...document.querySelectorAll('.turn')].at(-1).scrollIntoView()")
-    await page.until("[...document.querySelectorAll('.turn')].at(-1).querySelector('strong') !== null")
-
-
 async def test_log_lines_stay_text(web: Web, run: str, page: Page, tmp_path: Path) -> None:
     names = ("time", "level", "worker", "rollout", "message", "traceback")
     entry = {name: hostile(at) for at, name in enumerate(names)}
@@ -796,7 +776,7 @@ async def test_log_lines_stay_text(web: Web, run: str, page: Page, tmp_path: Pat
         await is_unharmed(page)
 
 
-async def test_a_run_is_described_and_cancelled_from_its_page(web: Web, run: str, page: Page) -> None:
+async def test_a_run_is_described_paused_resumed_and_cancelled_from_its_page(web: Web, run: str, page: Page) -> None:
     await web.announce(run, num_rollouts=4)
     await web.store(rollout(run, 0))
     await web.profile()
@@ -808,19 +788,7 @@ async def test_a_run_is_described_and_cancelled_from_its_page(web: Web, run: str
     await page.value("document.querySelector('.describe input').value = 'one, two'")
     await page.value("document.querySelector('.describe').requestSubmit()")
     await page.until("[...document.querySelectorAll('.tag')].map((one) => one.textContent).join() === 'one,two'")
-    await page.value(press.format("cancel"))
-    await page.shows("Press again to cancel it")
-    await page.value(press.format("cancel it"))
-    await page.until("document.querySelector('.badge.cancelled') !== null")
-
-
-async def test_a_run_is_paused_and_resumed_from_its_page(web: Web, run: str, page: Page) -> None:
-    await web.announce(run, num_rollouts=4)
-    await web.store(rollout(run, 0))
-    await web.profile()
-    await page.open(f"{web.url}#/run/{run}?tab=rollouts")
     names = "[...document.querySelectorAll('.actions button')].map((one) => one.textContent)"
-    press = "[...document.querySelectorAll('.actions button')].find((one) => one.textContent === '{}').click()"
     await page.until(f"{names}.includes('pause') && !{names}.includes('resume')")
     await page.value(press.format("pause"))
     await page.until("document.querySelector('.badge.paused') !== null")
@@ -831,6 +799,10 @@ async def test_a_run_is_paused_and_resumed_from_its_page(web: Web, run: str, pag
     await page.value(press.format("resume"))
     await page.until("document.querySelector('.badge.paused') === null")
     await page.until(f"{names}.includes('pause') && !{names}.includes('resume')")
+    await page.value(press.format("cancel"))
+    await page.shows("Press again to cancel it")
+    await page.value(press.format("cancel it"))
+    await page.until("document.querySelector('.badge.cancelled') !== null")
 
 
 @pytest.mark.nightly

@@ -77,12 +77,12 @@ async def test_the_page_shows_tokens_as_text_with_ids_and_policy_version(web: We
 
 
 @needs_browser
-async def test_the_page_shows_which_weights_wrote_each_turn_and_token(web: Web, run: str) -> None:
+async def test_the_page_shows_ids_and_which_weights_wrote_each_turn_and_token(web: Web, run: str) -> None:
     response = reply("Hello", "world")
     first, second = response["output"]
-    first |= {"prompt_token_ids": array("i", [1]), "generation_token_ids": array("i", [2, 3])}
-    first |= {"generation_log_probs": array("f", [-1.0] * 2), "generation_policy_versions": [["step-1", 2]]}
-    second |= {"prompt_token_ids": array("i", [1, 2, 3]), "generation_token_ids": array("i", [4, 5, 6])}
+    first |= {"prompt_token_ids": array("i", [1]), "generation_token_ids": array("i", [40001, 40002])}
+    first |= {"generation_log_probs": array("f", [-0.01, -3.0]), "generation_policy_versions": [["step-1", 2]]}
+    second |= {"prompt_token_ids": array("i", [1, 40001, 40002]), "generation_token_ids": array("i", [4, 5, 6])}
     second |= {"generation_log_probs": array("f", [-1.0] * 3)}
     second["generation_policy_versions"] = [["step-1", 1], [None, 2]]
     await web.store(rollout(run, 0, response=response, policy_versions=["step-1", "step-2"]))
@@ -91,8 +91,13 @@ async def test_the_page_shows_which_weights_wrote_each_turn_and_token(web: Web, 
         await page.until("document.querySelectorAll('.turn .tokens button').length === 2")
         chips = "[...document.querySelectorAll('.turn .chip')].map(chip => chip.textContent).join('; ')"
         assert await page.value(chips) == "step-1; step-1 (1 of 3 tokens), unknown version (2 of 3 tokens)"
-        await page.value("document.querySelectorAll('.tokens button')[1].click()")
-        await page.until("document.querySelector('.ids') !== null")
+        await page.shows("1 tokens in the prompt, 2 generated")
+        await page.value("document.querySelector('.tokens button').click()")
+        await page.shows("40001 40002")
+        classes = "[...document.querySelectorAll('.ids .id')].map((one) => one.className)"
+        assert await page.value(classes) == ["id sure", "id odd"]
+        await page.value("document.querySelector('.tokens button').click()")
+        await page.until("document.querySelectorAll('.ids').length === 2")
         assert await page.value("document.querySelector('.new-weights').title.split(', ').pop()") == "unknown version"
         assert await page.value("document.querySelectorAll('.new-weights').length") == 1
         assert page.problems == []
