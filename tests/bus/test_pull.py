@@ -274,9 +274,9 @@ async def test_a_consumer_continues_after_a_message_that_cannot_be_handled(
     await put(js, run, 3)
     consumer = Consumer(bus, run, run, handle)
     await consumer.start()
-    await until(lambda: len(handled) == 3)
+    await until(lambda: set(handled) == {0, 1, 2})
     await consumer.stop()
-    assert handled == [0, 2, 1]
+    assert list(dict.fromkeys(handled)) == [0, 2, 1]  # the server repeats what a busy machine acknowledges too late
 
 
 async def test_a_consumer_that_stops_gives_back_what_it_has(
