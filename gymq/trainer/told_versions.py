@@ -29,7 +29,7 @@ class ToldVersions:
         self._is_over = True
 
     async def announce(self) -> None:
-        """Announce the versions that engines name and nobody has announced yet."""
+        """Announce the versions that engines report and that are not announced yet."""
         async with self._looking:
             now = asyncio.get_running_loop().time()
             if self._is_over or now < self._look_at:

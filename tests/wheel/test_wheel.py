@@ -68,7 +68,7 @@ def link(locked: str, environment: Path) -> None:
     (site,) = environment.glob("lib/*/site-packages")
     for name, version in re.findall(r"^(\S+)==(\S+)", locked, re.MULTILINE):
         ours = distribution(name)
-        assert ours.version == version, f"{name}: run `make installed-dev`"
+        assert ours.version == version, f"{name}: run `make .venv/installed-dev`"
         entries = {str(file) if file.parts[0] == ".." else file.parts[0] for file in ours.files or []}
         for entry in entries - {"__pycache__"}:
             (site / entry).symlink_to(Path(str(ours.locate_file(entry))).resolve())

@@ -153,9 +153,8 @@ async def test_bodies_of_a_json_type_are_read(world: World) -> None:
     await world.start_bridge(on_untrainable="allow")
     for content_type in ["application/json", "application/json; charset=utf-8", "application/ld+json"]:
         body = json.dumps(world.row()).encode()
-        assert (await status("POST", f"{world.head}/run", data=body, headers={"Content-Type": content_type}))[
-            0
-        ] == 200, content_type
+        sent = {"data": body, "headers": {"Content-Type": content_type}}
+        assert (await status("POST", f"{world.head}/run", **sent))[0] == 200, content_type
 
 
 @pytest.mark.parametrize(
